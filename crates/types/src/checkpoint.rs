@@ -1,0 +1,136 @@
+//! What a checkpoint consists of: handles to durable files, small state inline, and which subtask
+//! of which operator it came from.
+//!
+//! The byte format of `_metadata` lives in `storage`; these are the domain types.
+
+use crate::barrier::SnapshotKind;
+use crate::ids::{AttemptNumber, CheckpointId, JobId, OperatorUid};
+use crate::key_group::{KeyGroupRange, MaxParallelism};
+use crate::time::UnixMillis;
+
+/// Pointer to one durable, immutable file of a checkpoint.
+///
+/// Whoever holds the [`PendingCheckpoint`](CompletedCheckpoint) or [`CompletedCheckpoint`] that
+/// lists it owns the file; it is deleted exactly once, when its owner is discarded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileHandle {
+    /// Name relative to the job's namespace, `/`-separated; unique for ever, since it carries the
+    /// attempt and a random part.
+    pub name: String,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// CRC-32C of the whole file.
+    pub crc32c: u32,
+}
+
+/// Keyed state of one subtask: one file that holds all its keyed states, by key group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyedStateHandle {
+    /// Where the bytes are.
+    pub file: FileHandle,
+    /// The key groups the file covers.
+    pub key_groups: KeyGroupRange,
+}
+
+/// How the elements of an operator list state are dealt out at restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Redistribution {
+    /// Every element goes to exactly one subtask.
+    Split,
+    /// Every subtask gets all elements of all subtasks.
+    Union,
+    /// All subtasks hold the same list; every subtask gets one copy.
+    Broadcast,
+}
+
+/// Operator (non-keyed) state of one subtask: a named list of opaque elements, kept inline in the
+/// acknowledgement and in `_metadata`. Meant for what is small: offsets, splits, transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListState {
+    /// Name, unique within the operator.
+    pub name: String,
+    /// How the list is dealt out at restore.
+    pub redistribution: Redistribution,
+    /// The serialised elements, in the order of the snapshot.
+    pub elements: Vec<Vec<u8>>,
+}
+
+/// All state of one subtask in one checkpoint. The default is a stateless subtask.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SubtaskState {
+    /// Keyed state, if the operator has any.
+    pub keyed: Option<KeyedStateHandle>,
+    /// Operator list states, in order of their names.
+    pub lists: Vec<ListState>,
+    /// Whether all input had ended and `finish()` had run before the snapshot. A restore must not
+    /// finish a second time.
+    pub finished: bool,
+}
+
+impl SubtaskState {
+    /// The files this state refers to.
+    pub fn files(&self) -> impl Iterator<Item = &FileHandle> {
+        self.keyed.iter().map(|keyed| &keyed.file)
+    }
+
+    /// Bytes of state: files plus inline elements.
+    pub fn bytes(&self) -> u64 {
+        let files: u64 = self.files().map(|file| file.bytes).sum();
+        let inline: usize = self
+            .lists
+            .iter()
+            .flat_map(|list| &list.elements)
+            .map(|element| element.len())
+            .sum();
+        files + inline as u64
+    }
+}
+
+/// What a checkpoint holds of one operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorCheckpoint {
+    /// The operator's stable name.
+    pub uid: OperatorUid,
+    /// Number of key groups; a restore must use the same.
+    pub max_parallelism: MaxParallelism,
+    /// State per subtask, by subtask index; the length is the operator's parallelism then.
+    pub subtasks: Vec<SubtaskState>,
+}
+
+/// A checkpoint whose every part is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletedCheckpoint {
+    /// Its number.
+    pub id: CheckpointId,
+    /// The job it belongs to.
+    pub job: JobId,
+    /// The attempt that took it.
+    pub attempt: AttemptNumber,
+    /// What it was taken for.
+    pub kind: SnapshotKind,
+    /// Wall-clock time of the trigger.
+    pub triggered_at: UnixMillis,
+    /// Which key hash its key groups were made with; see [`HASH_ID`](crate::HASH_ID).
+    pub hash_id: String,
+    /// State per operator, in order of the job graph.
+    pub operators: Vec<OperatorCheckpoint>,
+}
+
+impl CompletedCheckpoint {
+    /// All files the checkpoint refers to, apart from its metadata.
+    pub fn files(&self) -> impl Iterator<Item = &FileHandle> {
+        self.operators
+            .iter()
+            .flat_map(|op| &op.subtasks)
+            .flat_map(SubtaskState::files)
+    }
+
+    /// Bytes of state: files plus inline elements, each counted once.
+    pub fn state_bytes(&self) -> u64 {
+        self.operators
+            .iter()
+            .flat_map(|op| &op.subtasks)
+            .map(SubtaskState::bytes)
+            .sum()
+    }
+}

@@ -1,0 +1,25 @@
+//! The words that every part of Tidegate shares: ids, the job graph, key groups, barriers, the
+//! messages between coordinator and subtasks, and what a checkpoint consists of.
+//!
+//! Nothing here performs IO, reads a clock or starts a thread. `coordinator` and `runtime` never
+//! depend on each other; they meet as the messages defined in [`message`].
+
+mod barrier;
+mod ids;
+mod key_group;
+mod time;
+
+pub mod checkpoint;
+pub mod graph;
+pub mod message;
+
+pub use barrier::{AlignmentMode, CheckpointBarrier, SnapshotKind};
+pub use checkpoint::{
+    CompletedCheckpoint, FileHandle, KeyedStateHandle, ListState, OperatorCheckpoint,
+    Redistribution, SubtaskState,
+};
+pub use ids::{
+    AttemptNumber, CheckpointId, JobId, OperatorId, OperatorUid, ParseJobIdError, SubtaskId,
+};
+pub use key_group::{HASH_ID, KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism, hash_bytes};
+pub use time::{Millis, UnixMillis};

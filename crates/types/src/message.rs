@@ -1,0 +1,171 @@
+//! What the coordinator tells the subtasks of an attempt, and what they report back.
+//!
+//! Messages of one attempt travel in order on one stream per process; the loss of that stream ends
+//! the attempt. Every message is idempotent by checkpoint id, and ids only grow. Whoever receives a
+//! message of another attempt ignores it.
+
+use std::time::Duration;
+
+use crate::barrier::CheckpointBarrier;
+use crate::checkpoint::SubtaskState;
+use crate::ids::{AttemptNumber, CheckpointId, SubtaskId};
+
+/// From the coordinator to subtasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// To enumerators only: emit this barrier.
+    Trigger(CheckpointBarrier),
+    /// To every subtask: this checkpoint is durable, commit every transaction up to it.
+    Completed {
+        /// The completed checkpoint.
+        checkpoint: CheckpointId,
+    },
+    /// To every subtask: this checkpoint will not complete. Releases alignments, stops
+    /// asynchronous work; rolls no data back.
+    Aborted {
+        /// The aborted checkpoint.
+        checkpoint: CheckpointId,
+    },
+}
+
+/// A notice and the attempt it is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressedNotice {
+    /// Subtasks of another attempt ignore the notice.
+    pub attempt: AttemptNumber,
+    /// What to do.
+    pub notice: Notice,
+}
+
+/// Why a subtask can't take part in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeclineReason {
+    /// The subtask isn't running yet or is being closed.
+    NotReady,
+    /// The source has already emitted a barrier with this or a larger id.
+    Superseded {
+        /// The largest id it has emitted.
+        latest: CheckpointId,
+    },
+    /// A barrier of a newer checkpoint arrived while this one was being aligned.
+    SubsumedByBarrier {
+        /// The newer checkpoint.
+        newer: CheckpointId,
+    },
+    /// A cancel marker arrived in-band.
+    CancelledUpstream,
+    /// The synchronous part of the snapshot failed.
+    SnapshotFailed {
+        /// Cause, for people.
+        cause: String,
+    },
+    /// Writing the state failed (a full disk, say).
+    WriteFailed {
+        /// Cause, for people.
+        cause: String,
+    },
+}
+
+impl std::fmt::Display for DeclineReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotReady => f.write_str("the subtask was not running"),
+            Self::Superseded { latest } => write!(f, "the source had already emitted `{latest}`"),
+            Self::SubsumedByBarrier { newer } => write!(f, "the barrier of `{newer}` came first"),
+            Self::CancelledUpstream => f.write_str("an upstream subtask could not take it"),
+            Self::SnapshotFailed { cause } => write!(f, "taking the snapshot failed: {cause}"),
+            Self::WriteFailed { cause } => write!(f, "writing the state failed: {cause}"),
+        }
+    }
+}
+
+/// How a subtask spent its part of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SnapshotMetrics {
+    /// From the first barrier to the last, over the input channels.
+    pub alignment: Duration,
+    /// How long the processing thread stood still for the snapshot.
+    pub sync: Duration,
+    /// How long writing took, beside the processing.
+    pub write: Duration,
+}
+
+/// Why a subtask's attempt can't go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubtaskFailure {
+    /// The subtask, if it is known which one.
+    pub subtask: Option<SubtaskId>,
+    /// The cause with all its own causes, for people.
+    pub cause: String,
+}
+
+/// From a subtask to the coordinator. `attempt` is added by the driver's channel, see
+/// [`AddressedReport`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The subtask has restored its state and runs.
+    Running {
+        /// The reporter.
+        subtask: SubtaskId,
+    },
+    /// The subtask's part of a checkpoint is durable.
+    Acknowledged {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The reporter.
+        subtask: SubtaskId,
+        /// Its state; the coordinator now owns the files in it.
+        state: SubtaskState,
+        /// How it spent its time.
+        metrics: SnapshotMetrics,
+    },
+    /// The subtask can't take part.
+    Declined {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The reporter.
+        subtask: SubtaskId,
+        /// Why not.
+        reason: DeclineReason,
+    },
+    /// A reader has read the last record it will ever read.
+    SourceEnded {
+        /// The reporter.
+        subtask: SubtaskId,
+    },
+    /// A committing sink has published every transaction up to this checkpoint.
+    Committed {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The reporter.
+        subtask: SubtaskId,
+    },
+    /// The attempt can't go on.
+    Failed(SubtaskFailure),
+}
+
+/// A report and the attempt it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressedReport {
+    /// Which run of the job sent it.
+    pub attempt: AttemptNumber,
+    /// What happened.
+    pub report: Report,
+}
+
+/// Outcome of a durable write, as far as the writer can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// It is durable.
+    Done,
+    /// It certainly didn't happen and never will.
+    NotDone {
+        /// Cause, for people.
+        cause: String,
+    },
+    /// It may or may not have happened, or may still happen; reading back didn't settle it.
+    Unknown {
+        /// Cause, for people.
+        cause: String,
+    },
+}
