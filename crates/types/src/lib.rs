@@ -7,6 +7,7 @@
 mod barrier;
 mod ids;
 mod key_group;
+mod restore;
 mod time;
 
 pub mod checkpoint;
@@ -22,4 +23,5 @@ pub use ids::{
     AttemptNumber, CheckpointId, JobId, OperatorId, OperatorUid, ParseJobIdError, SubtaskId,
 };
 pub use key_group::{HASH_ID, KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism, hash_bytes};
+pub use restore::{RestorePlan, SubtaskRestore};
 pub use time::{Millis, UnixMillis};

@@ -1,0 +1,43 @@
+//! What a new subtask starts from: the pieces of a checkpoint that fall to it.
+
+use crate::checkpoint::{KeyedStateHandle, ListState};
+use crate::ids::{OperatorId, SubtaskId};
+use crate::key_group::KeyGroupRange;
+
+/// State of one subtask to be, whatever the parallelism was when the checkpoint was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubtaskRestore {
+    /// The key groups the subtask owns in this attempt.
+    pub key_groups: KeyGroupRange,
+    /// Files that hold some of them. A file may hold other key groups too; those are skipped.
+    pub keyed: Vec<KeyedStateHandle>,
+    /// Operator list states, already dealt out: every element here belongs to this subtask.
+    pub lists: Vec<ListState>,
+    /// Whether `finish()` had run before the checkpoint and must not run again.
+    pub finished: bool,
+}
+
+/// What every subtask of an attempt starts from.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RestorePlan {
+    /// Per operator in graph order, per subtask index.
+    pub operators: Vec<Vec<SubtaskRestore>>,
+}
+
+impl RestorePlan {
+    /// The part of one subtask.
+    ///
+    /// # Panics
+    /// If the subtask is not of the graph the plan was made for.
+    pub fn subtask(&self, subtask: SubtaskId) -> &SubtaskRestore {
+        &self.of(subtask.operator)[subtask.index as usize]
+    }
+
+    /// The parts of all subtasks of an operator, by index.
+    ///
+    /// # Panics
+    /// If the operator is not of the graph the plan was made for.
+    pub fn of(&self, operator: OperatorId) -> &[SubtaskRestore] {
+        &self.operators[operator.0 as usize]
+    }
+}
