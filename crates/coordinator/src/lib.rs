@@ -1,1 +1,35 @@
-//! placeholder
+//! Every decision of a job, and nothing else: when a checkpoint starts, completes and aborts, who
+//! restores what, when an attempt is restarted, and when the job is over.
+//!
+//! The crate is sans-IO. It knows no clock, thread, channel, random number or file. Time and news
+//! come in as [`JobEvent`]s; what to do goes out as [`JobAction`]s. A driver is a loop without
+//! opinions: wait for news or for [`Job::next_deadline`], call [`Job::step`], carry out the
+//! actions, hand their outcomes back as events, repeat until [`JobAction::End`].
+//!
+//! Invariants, checked after every step of a debug build:
+//! *completed ids only grow · a completion is announced only after its pointer is stored · a file
+//! is discarded at most once, and never while a retained checkpoint refers to it · at most
+//! `max_concurrent` pending checkpoints besides the final one · nothing follows the end.*
+
+mod action;
+mod checkpoint;
+mod end;
+mod event;
+mod failure;
+mod job;
+mod lifecycle;
+mod restart;
+mod restore;
+mod settings;
+mod statistics;
+mod summary;
+
+pub use action::{JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision};
+pub use event::{DurableFacts, JobEvent, Now};
+pub use failure::{AbortReason, FailureReason, JobFailure, StorageStep, TriggerRefusal, Waiting};
+pub use job::{Job, JobError};
+pub use restart::RestartStrategy;
+pub use restore::{OperatorRestore, RestoreError, RestorePlan, SubtaskRestore, plan_restore};
+pub use settings::{CheckpointSettings, JobSettings, SettingsError};
+pub use statistics::{CompletedSummary, FailedSummary, Statistics};
+pub use summary::Summary;

@@ -1,0 +1,160 @@
+//! What a job tells its driver to do.
+//!
+//! Actions of one step must be *issued* in the order in which they are given; writes may complete
+//! in any order and report back as a [`JobEvent`](crate::JobEvent).
+
+use std::time::Duration;
+
+use tidegate_types::message::Notice;
+use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, SnapshotKind};
+
+use crate::failure::{AbortReason, FailureReason, JobFailure, TriggerRefusal};
+use crate::restore::RestorePlan;
+
+/// Which subtasks of an attempt get a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NoticeTarget {
+    /// Every subtask of every enumerator.
+    Enumerators,
+    /// Every subtask of every operator.
+    All,
+}
+
+/// How a job came to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobEnd {
+    /// Every source ended, everything is committed, and the job is marked as finished.
+    Finished,
+    /// Stopped on request; retained checkpoints are kept.
+    Cancelled,
+    /// The restart strategy gave up, or a restart could not help; retained checkpoints are kept.
+    Failed(Box<JobFailure>),
+}
+
+/// What the restart strategy made of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartDecision {
+    /// The next attempt starts this long after the failure, or as soon as this one has stopped.
+    RestartAfter(Duration),
+    /// The job ends.
+    GiveUp,
+}
+
+/// News for logs and progress lines. Nothing has to be done about it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobNote {
+    /// A checkpoint is durable and has been announced.
+    CheckpointCompleted {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// What it was taken for.
+        kind: SnapshotKind,
+        /// Bytes of state, files and inline.
+        bytes: u64,
+        /// From trigger to stored pointer.
+        duration: Duration,
+    },
+    /// A checkpoint will not complete.
+    CheckpointAborted {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// What it was meant for.
+        kind: SnapshotKind,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// No checkpoint could be triggered, since no id could be reserved. Tried again later.
+    TriggerFailed {
+        /// Cause, for people.
+        cause: String,
+    },
+    /// An attempt failed.
+    AttemptFailed {
+        /// The attempt, if one was under way.
+        attempt: Option<AttemptNumber>,
+        /// Why.
+        reason: FailureReason,
+        /// What happens next.
+        decision: RestartDecision,
+    },
+}
+
+/// One thing to do. The driver owns nothing and decides nothing: each action says all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobAction {
+    /// Durably reserve an attempt number above all earlier ones, then report
+    /// [`AttemptReserved`](crate::JobEvent::AttemptReserved).
+    ReserveAttempt,
+    /// Start all subtasks of an attempt. Its reports come back as
+    /// [`Report`](crate::JobEvent::Report).
+    StartAttempt {
+        /// Its number.
+        attempt: AttemptNumber,
+        /// The checkpoint that the plan is made of; `None` starts empty.
+        restore: Option<CheckpointId>,
+        /// What each subtask starts from.
+        plan: Box<RestorePlan>,
+    },
+    /// Stop all subtasks of an attempt, join or fence them, then report
+    /// [`AttemptStopped`](crate::JobEvent::AttemptStopped). Idempotent.
+    StopAttempt {
+        /// Its number.
+        attempt: AttemptNumber,
+    },
+    /// Send a notice, after all earlier ones of the same attempt.
+    Notify {
+        /// The attempt it is meant for.
+        attempt: AttemptNumber,
+        /// What to say.
+        notice: Notice,
+        /// To whom.
+        to: NoticeTarget,
+    },
+    /// Durably raise the id counter to `up_to` (never lower it), then report
+    /// [`IdsReserved`](crate::JobEvent::IdsReserved).
+    ReserveIds {
+        /// The largest id that may then be used.
+        up_to: CheckpointId,
+    },
+    /// Write the checkpoint's metadata (put if absent, read back, verified), then report
+    /// [`MetadataPublished`](crate::JobEvent::MetadataPublished).
+    PublishMetadata(Box<CompletedCheckpoint>),
+    /// Add the checkpoint to the completed-checkpoint store, then report
+    /// [`PointerStored`](crate::JobEvent::PointerStored).
+    StorePointer {
+        /// The checkpoint, whose metadata is durable.
+        checkpoint: CheckpointId,
+    },
+    /// The checkpoint is no longer retained: remove its pointer from the store, then its metadata
+    /// and files. No report; what can't be deleted is left for a sweep. Idempotent.
+    DropCompleted(Box<CompletedCheckpoint>),
+    /// Delete files that belong to no checkpoint any more. No report. Idempotent.
+    DiscardFiles {
+        /// The checkpoint they were written for.
+        checkpoint: CheckpointId,
+        /// The files.
+        files: Vec<FileHandle>,
+        /// Whether to delete the checkpoint's metadata (first), whole or partial.
+        metadata: bool,
+    },
+    /// Read the completed-checkpoint store anew, since the outcome of a write to it is unknown,
+    /// then report [`Recovered`](crate::JobEvent::Recovered).
+    RecoverCompleted,
+    /// Durably mark the job as finished with this as its last checkpoint, then report
+    /// [`MarkedFinished`](crate::JobEvent::MarkedFinished). Idempotent.
+    MarkFinished {
+        /// The last completed checkpoint.
+        checkpoint: CheckpointId,
+    },
+    /// Answer to a [`TriggerRequested`](crate::JobEvent::TriggerRequested) that comes to nothing.
+    RefuseTrigger {
+        /// What was asked for.
+        kind: SnapshotKind,
+        /// Why not.
+        reason: TriggerRefusal,
+    },
+    /// For logs and progress lines.
+    Note(JobNote),
+    /// The job is over: complete what has been issued, then leave the loop. Always the last.
+    End(JobEnd),
+}

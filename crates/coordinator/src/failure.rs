@@ -1,0 +1,237 @@
+//! Why checkpoints abort, attempts fail and jobs end, in words for people.
+
+use std::fmt;
+
+use tidegate_types::message::DeclineReason;
+use tidegate_types::{AttemptNumber, CheckpointId, OperatorUid};
+
+use crate::restore::RestoreError;
+
+/// The subtasks that had not acknowledged yet, named by uid: `count[1]`, at most
+/// [`NAMED_MAX`](Self::NAMED_MAX) of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The first of them, in graph order.
+    pub named: Vec<String>,
+    /// How many there are in all.
+    pub count: usize,
+}
+
+impl Waiting {
+    /// How many subtasks are named at most.
+    pub const NAMED_MAX: usize = 5;
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.named.join("`, `"))?;
+        match self.count.saturating_sub(self.named.len()) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Why a checkpoint did not complete.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AbortReason {
+    /// Not every subtask acknowledged in time.
+    #[error("it timed out waiting for {waiting}")]
+    Expired {
+        /// Who was late.
+        waiting: Waiting,
+    },
+    /// A subtask could not take part.
+    #[error("`{subtask}` declined: {reason}")]
+    Declined {
+        /// The subtask by uid and index.
+        subtask: String,
+        /// Its reason.
+        reason: DeclineReason,
+    },
+    /// A newer checkpoint completed first.
+    #[error("`{by}` completed first")]
+    Subsumed {
+        /// The newer checkpoint.
+        by: CheckpointId,
+    },
+    /// The attempt that was taking it failed, was cancelled or is over.
+    #[error("its attempt ended")]
+    AttemptEnded,
+    /// Its metadata was not written.
+    #[error("publishing its metadata failed: {cause}")]
+    PublishFailed {
+        /// Cause, for people.
+        cause: String,
+    },
+    /// Its pointer was not stored.
+    #[error("storing its pointer failed: {cause}")]
+    StoreFailed {
+        /// Cause, for people.
+        cause: String,
+    },
+    /// Nobody knows whether it is durable. Its files are left alone.
+    #[error("whether it is durable is unknown: {cause}")]
+    OutcomeUnknown {
+        /// Cause, for people.
+        cause: String,
+    },
+}
+
+impl AbortReason {
+    /// Whether the abort counts against the number of tolerable failures: only what points at a
+    /// fault does (Flink's `CheckpointFailureManager`).
+    pub fn counts(&self) -> bool {
+        match self {
+            Self::Expired { .. } | Self::PublishFailed { .. } | Self::StoreFailed { .. } => true,
+            Self::Declined { reason, .. } => decline_counts(reason),
+            // An unknown outcome fails the attempt by itself.
+            Self::Subsumed { .. } | Self::AttemptEnded | Self::OutcomeUnknown { .. } => false,
+        }
+    }
+}
+
+/// Whether a decline points at a fault, rather than at a checkpoint that came at a bad moment.
+fn decline_counts(reason: &DeclineReason) -> bool {
+    match reason {
+        DeclineReason::SnapshotFailed { .. } | DeclineReason::WriteFailed { .. } => true,
+        DeclineReason::NotReady
+        | DeclineReason::Superseded { .. }
+        | DeclineReason::SubsumedByBarrier { .. }
+        | DeclineReason::CancelledUpstream => false,
+    }
+}
+
+/// Why a requested snapshot is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TriggerRefusal {
+    /// Not every subtask runs.
+    #[error("the job is not running")]
+    NotRunning,
+    /// A requested snapshot waits already.
+    #[error("a requested snapshot is waiting already")]
+    AlreadyQueued,
+    /// The kind can't be requested.
+    #[error("snapshots of this kind can't be requested")]
+    Unsupported,
+    /// No id could be reserved.
+    #[error("no checkpoint id could be reserved: {cause}")]
+    NoId {
+        /// Cause, for people.
+        cause: String,
+    },
+}
+
+/// A durable write or read, as a failure names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageStep {
+    /// Reserving an attempt number.
+    ReserveAttempt,
+    /// Reserving checkpoint ids.
+    ReserveIds,
+    /// Publishing the metadata of a checkpoint.
+    PublishMetadata(CheckpointId),
+    /// Storing the pointer to a checkpoint.
+    StorePointer(CheckpointId),
+    /// Reading the completed-checkpoint store.
+    RecoverCompleted,
+    /// Marking the job as finished.
+    MarkFinished,
+}
+
+impl fmt::Display for StorageStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReserveAttempt => f.write_str("reserving an attempt number"),
+            Self::ReserveIds => f.write_str("reserving checkpoint ids"),
+            Self::PublishMetadata(id) => write!(f, "publishing the metadata of `{id}`"),
+            Self::StorePointer(id) => write!(f, "storing the pointer to `{id}`"),
+            Self::RecoverCompleted => f.write_str("reading the completed-checkpoint store"),
+            Self::MarkFinished => f.write_str("marking the job as finished"),
+        }
+    }
+}
+
+/// Why an attempt can't go on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FailureReason {
+    /// A subtask failed.
+    #[error("subtask {index} of operator `{operator}` failed: {cause}")]
+    Subtask {
+        /// Its operator.
+        operator: OperatorUid,
+        /// Its index.
+        index: u32,
+        /// The cause with all its own causes.
+        cause: String,
+    },
+    /// Something of the attempt failed that belongs to no subtask.
+    #[error("the attempt failed: {cause}")]
+    Attempt {
+        /// The cause with all its own causes.
+        cause: String,
+    },
+    /// The attempt could not be launched.
+    #[error("launching the attempt failed: {cause}")]
+    Launch {
+        /// The cause with all its own causes.
+        cause: String,
+    },
+    /// All of the attempt stopped, and nobody said why.
+    #[error("the attempt stopped without a report")]
+    StoppedSilently,
+    /// More checkpoints in a row failed than are tolerable.
+    #[error(
+        "{failed} checkpoints in a row failed, of which {tolerable} are tolerable; of the last \
+         one: {last}"
+    )]
+    Checkpoints {
+        /// How many failed since the last that completed.
+        failed: u32,
+        /// How many may fail.
+        tolerable: u32,
+        /// What happened to the last one.
+        last: String,
+    },
+    /// Storage failed where the job can't go on without it, or left a write in doubt.
+    #[error("{step} failed: {cause}")]
+    Storage {
+        /// What was attempted.
+        step: StorageStep,
+        /// Cause, for people.
+        cause: String,
+    },
+    /// The latest checkpoint doesn't fit the job.
+    #[error("the job can't be restored: {cause}")]
+    Restore {
+        /// What doesn't fit.
+        cause: RestoreError,
+    },
+}
+
+/// Why a job failed for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobFailure {
+    /// The attempt that failed, if one was under way.
+    pub attempt: Option<AttemptNumber>,
+    /// Why it failed.
+    pub reason: FailureReason,
+    /// How many restarts came before.
+    pub restarts: u64,
+    /// The restart strategy, in words.
+    pub strategy: String,
+}
+
+impl fmt::Display for JobFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(attempt) = self.attempt {
+            write!(f, "{attempt}: ")?;
+        }
+        let restarts = self.restarts;
+        let plural = if restarts == 1 { "" } else { "s" };
+        write!(f, "{}; after {restarts} restart{plural} ", self.reason)?;
+        write!(f, "the restart strategy ({}) gives up", self.strategy)
+    }
+}
+
+impl std::error::Error for JobFailure {}

@@ -1,0 +1,89 @@
+//! Redistribution of operator list state over a changed number of subtasks.
+
+use std::collections::BTreeMap;
+
+use tidegate_types::{CheckpointId, ListState, OperatorCheckpoint, Redistribution};
+
+use super::{RestoreError, SubtaskRestore};
+
+/// One list state of an operator, with what each old subtask had of it.
+struct Gathered<'a> {
+    redistribution: Redistribution,
+    /// By old subtask; empty where a subtask did not have the list.
+    parts: Vec<&'a [Vec<u8>]>,
+}
+
+/// Gives every new subtask its part of every list state of the operator, in order of the names.
+pub(super) fn deal_out(
+    checkpoint: CheckpointId,
+    saved: &OperatorCheckpoint,
+    subtasks: &mut [SubtaskRestore],
+) -> Result<(), RestoreError> {
+    for (name, list) in gather(checkpoint, saved)? {
+        let parts = match list.redistribution {
+            Redistribution::Split => split(&list.parts, subtasks.len()),
+            Redistribution::Union => copies(list.parts.concat(), subtasks.len()),
+            Redistribution::Broadcast => copies(one_copy(&list.parts), subtasks.len()),
+        };
+        for (subtask, elements) in subtasks.iter_mut().zip(parts) {
+            subtask.lists.push(ListState {
+                name: name.to_owned(),
+                redistribution: list.redistribution,
+                elements,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn gather<'a>(
+    checkpoint: CheckpointId,
+    saved: &'a OperatorCheckpoint,
+) -> Result<BTreeMap<&'a str, Gathered<'a>>, RestoreError> {
+    let count = saved.subtasks.len();
+    let mut gathered: BTreeMap<&str, Gathered<'_>> = BTreeMap::new();
+    for (index, subtask) in saved.subtasks.iter().enumerate() {
+        for list in &subtask.lists {
+            let entry = gathered.entry(&list.name).or_insert_with(|| Gathered {
+                redistribution: list.redistribution,
+                parts: vec![&[]; count],
+            });
+            if entry.redistribution != list.redistribution {
+                return Err(RestoreError::Redistribution {
+                    checkpoint,
+                    operator: saved.uid.clone(),
+                    list: list.name.clone(),
+                });
+            }
+            entry.parts[index] = &list.elements;
+        }
+    }
+    Ok(gathered)
+}
+
+/// Keeps the lists as they are if parallelism is unchanged; otherwise cuts the concatenation into
+/// runs whose lengths differ by at most one.
+fn split(parts: &[&[Vec<u8>]], parallelism: usize) -> Vec<Vec<Vec<u8>>> {
+    if parts.len() == parallelism {
+        return parts.iter().map(|part| part.to_vec()).collect();
+    }
+    let all = parts.concat();
+    let (base, larger) = (all.len() / parallelism, all.len() % parallelism);
+    let mut elements = all.into_iter();
+    (0..parallelism)
+        .map(|index| {
+            let length = base + usize::from(index < larger);
+            elements.by_ref().take(length).collect()
+        })
+        .collect()
+}
+
+/// All subtasks hold the same list, except those that did not report it.
+fn one_copy(parts: &[&[Vec<u8>]]) -> Vec<Vec<u8>> {
+    let reported = parts.iter().find(|part| !part.is_empty());
+    reported.map(|part| part.to_vec()).unwrap_or_default()
+}
+
+fn copies(elements: Vec<Vec<u8>>, count: usize) -> Vec<Vec<Vec<u8>>> {
+    vec![elements; count]
+}

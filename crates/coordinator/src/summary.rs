@@ -1,0 +1,159 @@
+//! Minimum, maximum and quantiles of a stream of numbers in a fixed amount of memory.
+//!
+//! A histogram with 16 linear steps per power of two (the idea of HdrHistogram): quantiles are at
+//! most 1/16 above the true value; count, sum, minimum and maximum are exact.
+
+/// How many linear steps a power of two is divided into, as a power of two.
+const STEP_BITS: u32 = 4;
+const STEPS: usize = 1 << STEP_BITS;
+const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
+
+/// Distribution of the numbers recorded so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    count: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+    /// Allocated with the first number.
+    buckets: Vec<u64>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Summary {
+            count: 0,
+            sum: 0,
+            min: u64::MAX,
+            max: 0,
+            buckets: Vec::new(),
+        }
+    }
+}
+
+impl Summary {
+    /// Adds a number.
+    pub fn record(&mut self, value: u64) {
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS];
+        }
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        self.buckets[bucket(value)] += 1;
+    }
+
+    /// How many numbers were recorded.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// The smallest, if there is any.
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// The largest, if there is any.
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// The middle one: half of all numbers are not above it.
+    pub fn p50(&self) -> Option<u64> {
+        self.quantile(50)
+    }
+
+    /// 99 of 100 numbers are not above it.
+    pub fn p99(&self) -> Option<u64> {
+        self.quantile(99)
+    }
+
+    fn quantile(&self, percent: u64) -> Option<u64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100);
+        let mut seen = 0u128;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += u128::from(*count);
+            if seen >= rank {
+                return Some(upper_bound(index).clamp(self.min, self.max));
+            }
+        }
+        Some(self.max)
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    if value < STEPS as u64 {
+        return value as usize;
+    }
+    let shift = value.ilog2() - STEP_BITS;
+    let step = (value >> shift) as usize - STEPS;
+    (shift as usize + 1) * STEPS + step
+}
+
+/// The largest value that falls into a bucket.
+fn upper_bound(index: usize) -> u64 {
+    if index < STEPS {
+        return index as u64;
+    }
+    let shift = (index / STEPS - 1) as u32;
+    let lower = ((STEPS + index % STEPS) as u64) << shift;
+    lower + ((1u64 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_summary_has_no_values() {
+        let summary = Summary::default();
+        assert_eq!(
+            (summary.min(), summary.p50(), summary.max()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn small_numbers_are_exact() {
+        let mut summary = Summary::default();
+        (1..=10).for_each(|value| summary.record(value));
+        assert_eq!((summary.min(), summary.max()), (Some(1), Some(10)));
+        assert_eq!((summary.p50(), summary.p99()), (Some(5), Some(10)));
+        assert_eq!((summary.count(), summary.sum()), (10, 55));
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_close_and_within_bounds(mut values in prop::collection::vec(any::<u64>(), 1..200)) {
+            let mut summary = Summary::default();
+            values.iter().for_each(|value| summary.record(*value));
+            values.sort_unstable();
+            for percent in [50, 99] {
+                let exact = values[(values.len() * percent).div_ceil(100) - 1];
+                let found = summary.quantile(percent as u64).unwrap();
+                prop_assert!(found >= exact);
+                prop_assert!(found - exact <= exact / 16 + 1);
+                prop_assert!(found <= summary.max().unwrap());
+            }
+        }
+
+        #[test]
+        fn a_value_lies_in_its_bucket(value: u64) {
+            let index = bucket(value);
+            prop_assert!(index < BUCKETS);
+            prop_assert!(value <= upper_bound(index));
+            prop_assert!(index == 0 || value > upper_bound(index - 1));
+        }
+    }
+}
