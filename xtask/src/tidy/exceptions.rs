@@ -1,0 +1,74 @@
+//! Every deviation from a rule, with its reason. Lists of numbers may only shrink: an entry that
+//! is larger than what it excuses is itself a violation, and so is one that excuses nothing.
+
+/// Functions longer than [`super::lengths::FUNCTION_LINES_MAX`]: path, name, lines.
+pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
+
+/// Files longer than [`super::lengths::FILE_LINES_MAX`]: path, lines.
+pub const LONG_FILES: &[(&str, usize)] = &[];
+
+/// Where clocks are read, threads started and waits done: path prefix and why there.
+pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
+    (
+        "crates/runtime/src/clock",
+        "handed to all else in the crate",
+    ),
+    ("crates/runtime/src/worker", "parks and measures"),
+    ("crates/server/src/clock", "handed to the cores"),
+    ("crates/server/src/driver", "waits for the next deadline"),
+    ("crates/connectors/src/", "blocking clients have threads"),
+    ("crates/tidegate/examples/", "a program of its own"),
+    ("crates/cli/src/", "a program of its own"),
+    ("crates/sim/src/main.rs", "reports the time taken"),
+    ("xtask/", "for developers only"),
+];
+
+/// Where writing to standard output, or ending the process, is the purpose: path prefix and why.
+pub const PRINTING: &[(&str, &str)] = &[
+    ("crates/tidegate/examples/", "a program for a terminal"),
+    ("crates/cli/src/", "a program for a terminal"),
+    ("crates/sim/src/main.rs", "a program for a terminal"),
+    ("crates/fault/src/", "in test builds: a mistyped point"),
+];
+
+/// Dependencies between the workspace's crates: folder and the members it may name.
+///
+/// Arrows point down only, and `coordinator` and `runtime` meet as messages in `types`. A new
+/// arrow is a change of architecture: it gets its own commit and a line in ARCHITECTURE.md.
+pub const ARROWS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("derive", &[]),
+    ("fault", &[]),
+    ("coordinator", &["types"]),
+    ("state", &["types", "derive"]),
+    ("storage", &["types", "fault"]),
+    ("runtime", &["types", "state", "fault"]),
+    ("connectors", &["types", "state", "fault", "runtime"]),
+    (
+        "server",
+        &[
+            "types",
+            "coordinator",
+            "state",
+            "storage",
+            "fault",
+            "runtime",
+        ],
+    ),
+    (
+        "tidegate",
+        &[
+            "types",
+            "coordinator",
+            "derive",
+            "state",
+            "storage",
+            "fault",
+            "runtime",
+            "connectors",
+            "server",
+        ],
+    ),
+    ("cli", &["types", "state", "storage", "server", "tidegate"]),
+    ("sim", &["types", "coordinator", "fault", "runtime"]),
+];
