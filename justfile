@@ -1,0 +1,44 @@
+# Short names for what one runs often. `just` alone lists them.
+
+# Only what `--features fault-points` compiles in can be killed at a named place.
+features := "--features fault-points"
+
+_list:
+    @just --list --unsorted
+
+# Everything CI checks; changes no file. Run it before sending a change.
+verify:
+    bash .ci/run
+
+# Rewrites what can be rewritten by machine: formatting, and clippy's own corrections.
+fix:
+    cargo clippy --workspace --all-targets {{features}} --fix --allow-dirty --allow-staged
+    cargo fmt --all
+
+# All tests; arguments go to the test runner, for instance `just test alignment`.
+test *args:
+    scripts/test.sh {{args}}
+
+# Layout, length and layering rules alone (they are among the tests, too). Takes seconds.
+tidy:
+    cargo test -p xtask
+
+# The demo: counts the words of `data/text`. Arguments as in `just demo --parallelism 4`.
+demo *args:
+    cargo run --release --example wordcount -- {{args}}
+
+# The simulated cluster: `just sim --seeds 10000`, or `just sim --seed 42` to replay a failure.
+sim *args:
+    cargo run --release -p tidegate-sim -- {{args}}
+
+# Kills the word count again and again and checks its output: `just survive --kills 20 --seed 7`.
+survive *args:
+    cargo run --release --example survive {{features}} -- {{args}}
+
+# The documentation of all crates, as a browser would show it.
+doc:
+    cargo doc --workspace --no-deps {{features}}
+
+# Licences and advisories of the dependencies; needs `cargo install cargo-deny`.
+deny:
+    cargo deny check

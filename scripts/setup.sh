@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what building and testing need and this machine lacks. Says nothing and takes no time
+# when nothing is missing. The demo (`cargo run --release --example wordcount`) needs only Rust
+# and a linker; this script serves the tests.
+set -euo pipefail
+
+rust_min="1.95"
+
+# One line each: the command that shows it is there, and the Debian package that brings it.
+needed=(
+    "cc gcc" # rustc links with it
+)
+
+fail() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+if ! command -v cargo >/dev/null; then
+    fail "cargo not found: install Rust ${rust_min} or newer with rustup, then run this again"
+fi
+rust_found="$(rustc --version | cut -d' ' -f2)"
+oldest="$(printf '%s\n%s\n' "${rust_min}" "${rust_found}" | sort -V | head -n1)"
+if [ "${oldest}" != "${rust_min}" ]; then
+    fail "Rust ${rust_found} is too old, ${rust_min} is needed: run 'rustup update stable'"
+fi
+
+missing=()
+for line in "${needed[@]}"; do
+    read -r command package <<<"${line}"
+    command -v "${command}" >/dev/null || missing+=("${package}")
+done
+[ "${#missing[@]}" -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+    fail "install these first (no apt-get here to do it): ${missing[*]}"
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "run as root, or install first: ${missing[*]}"
+    as_root=(sudo)
+fi
+echo "setup: installing ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
