@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use tidegate_types::message::Notice;
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, SnapshotKind};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, RestorePlan, SnapshotKind,
+};
 
 use crate::failure::{AbortReason, FailureReason, JobFailure, TriggerRefusal};
-use crate::restore::RestorePlan;
 
 /// Which subtasks of an attempt get a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -29,7 +29,7 @@ pub use event::{DurableFacts, JobEvent, Now};
 pub use failure::{AbortReason, FailureReason, JobFailure, StorageStep, TriggerRefusal, Waiting};
 pub use job::{Job, JobError};
 pub use restart::RestartStrategy;
-pub use restore::{OperatorRestore, RestoreError, RestorePlan, SubtaskRestore, plan_restore};
+pub use restore::{DisplayPlan, RestoreError, plan_restore};
 pub use settings::{CheckpointSettings, JobSettings, SettingsError};
 pub use statistics::{CompletedSummary, FailedSummary, Statistics};
 pub use summary::Summary;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_types::{CheckpointId, ListState, OperatorCheckpoint, Redistribution};
+use tidegate_types::{CheckpointId, ListState, OperatorCheckpoint, Redistribution, SubtaskRestore};
 
-use super::{RestoreError, SubtaskRestore};
+use super::RestoreError;
 
 /// One list state of an operator, with what each old subtask had of it.
 struct Gathered<'a> {

@@ -12,14 +12,14 @@ mod lists;
 mod plan;
 
 pub use error::RestoreError;
-pub use plan::{OperatorRestore, RestorePlan, SubtaskRestore};
+pub use plan::DisplayPlan;
 
 use std::collections::BTreeSet;
 
 use tidegate_types::graph::{JobGraph, OperatorSpec};
 use tidegate_types::{
     CheckpointId, CompletedCheckpoint, HASH_ID, KeyGroupRange, KeyedStateHandle,
-    OperatorCheckpoint, OperatorUid, SubtaskState,
+    OperatorCheckpoint, OperatorUid, RestorePlan, SubtaskRestore, SubtaskState,
 };
 
 /// Plans the restore of `checkpoint`, or an empty start without one.
@@ -49,10 +49,7 @@ pub fn plan_restore(
         .iter()
         .map(|spec| restore_operator(spec, checkpoint))
         .collect::<Result<_, _>>()?;
-    Ok(RestorePlan {
-        checkpoint: checkpoint.map(|checkpoint| checkpoint.id),
-        operators,
-    })
+    Ok(RestorePlan { operators })
 }
 
 fn check_hash(checkpoint: &CompletedCheckpoint) -> Result<(), RestoreError> {
@@ -101,9 +98,14 @@ fn holds_state(operator: &OperatorCheckpoint) -> bool {
 fn restore_operator(
     spec: &OperatorSpec,
     checkpoint: Option<&CompletedCheckpoint>,
-) -> Result<OperatorRestore, RestoreError> {
+) -> Result<Vec<SubtaskRestore>, RestoreError> {
     let mut subtasks: Vec<SubtaskRestore> = (0..spec.parallelism)
-        .map(|index| SubtaskRestore::empty(owned_key_groups(spec, index)))
+        .map(|index| SubtaskRestore {
+            key_groups: owned_key_groups(spec, index),
+            keyed: Vec::new(),
+            lists: Vec::new(),
+            finished: false,
+        })
         .collect();
     let saved = checkpoint.and_then(|checkpoint| {
         let operator = checkpoint.operators.iter().find(|op| op.uid == spec.uid)?;
@@ -115,10 +117,7 @@ fn restore_operator(
         lists::deal_out(id, operator, &mut subtasks)?;
         carry_over_finished(&operator.subtasks, &mut subtasks);
     }
-    Ok(OperatorRestore {
-        uid: spec.uid.clone(),
-        subtasks,
-    })
+    Ok(subtasks)
 }
 
 fn owned_key_groups(spec: &OperatorSpec, index: u32) -> KeyGroupRange {

@@ -1,90 +1,42 @@
-//! The outcome of planning a restore.
+//! Restore plans as people read them.
 
 use std::fmt;
 
-use tidegate_types::{
-    CheckpointId, KeyGroupRange, KeyedStateHandle, ListState, OperatorUid, SubtaskId,
-};
+use tidegate_types::graph::JobGraph;
+use tidegate_types::{RestorePlan, SubtaskRestore};
 
-/// What every subtask of an attempt starts from. Displays as one line per subtask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestorePlan {
-    /// The checkpoint it is made of; `None` for an empty start.
-    pub checkpoint: Option<CheckpointId>,
-    /// By [`OperatorId`](tidegate_types::OperatorId).
-    pub operators: Vec<OperatorRestore>,
+/// Displays a plan with one line per subtask:
+/// `count[1]: key groups 64..=127, 1/count-1 (0..=127)`.
+#[derive(Clone, Copy, Debug)]
+pub struct DisplayPlan<'a> {
+    /// The graph that the plan was made for.
+    pub graph: &'a JobGraph,
+    /// The plan.
+    pub plan: &'a RestorePlan,
 }
 
-/// What the subtasks of one operator start from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperatorRestore {
-    /// The operator.
-    pub uid: OperatorUid,
-    /// By subtask index.
-    pub subtasks: Vec<SubtaskRestore>,
-}
-
-/// What one subtask starts from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubtaskRestore {
-    /// The key groups it owns now.
-    pub key_groups: KeyGroupRange,
-    /// Handles that hold state of those key groups, and maybe of others: the subtask loads only
-    /// what it owns. In order of the old subtasks.
-    pub keyed: Vec<KeyedStateHandle>,
-    /// Its operator list states, by name.
-    pub lists: Vec<ListState>,
-    /// Whether `finish()` has run before the checkpoint; it must not run again.
-    pub finished: bool,
-}
-
-impl SubtaskRestore {
-    /// A subtask without any state.
-    pub(crate) fn empty(key_groups: KeyGroupRange) -> Self {
-        SubtaskRestore {
-            key_groups,
-            keyed: Vec::new(),
-            lists: Vec::new(),
-            finished: false,
-        }
-    }
-}
-
-impl RestorePlan {
-    /// What `subtask` starts from; `None` if the plan's graph has no such subtask.
-    pub fn subtask(&self, subtask: SubtaskId) -> Option<&SubtaskRestore> {
-        let operator = self.operators.get(subtask.operator.0 as usize)?;
-        operator.subtasks.get(subtask.index as usize)
-    }
-}
-
-impl fmt::Display for RestorePlan {
+impl fmt::Display for DisplayPlan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.checkpoint {
-            Some(checkpoint) => writeln!(f, "restore {checkpoint}")?,
-            None => writeln!(f, "start empty")?,
-        }
-        for operator in &self.operators {
-            for (index, subtask) in operator.subtasks.iter().enumerate() {
-                writeln!(f, "{}[{index}]: {subtask}", operator.uid)?;
-            }
+        for subtask in self.graph.subtasks() {
+            let name = self.graph.display(subtask);
+            write!(f, "{name}: ")?;
+            write_subtask(f, self.plan.subtask(subtask))?;
+            writeln!(f)?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for SubtaskRestore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "key groups {}", self.key_groups)?;
-        for handle in &self.keyed {
-            write!(f, ", {} ({})", handle.file.name, handle.key_groups)?;
-        }
-        for list in &self.lists {
-            write!(f, ", {} elements of `{}`", list.elements.len(), list.name)?;
-        }
-        if self.finished {
-            f.write_str(", finished")?;
-        }
-        Ok(())
+fn write_subtask(f: &mut fmt::Formatter<'_>, subtask: &SubtaskRestore) -> fmt::Result {
+    write!(f, "key groups {}", subtask.key_groups)?;
+    for handle in &subtask.keyed {
+        write!(f, ", {} ({})", handle.file.name, handle.key_groups)?;
     }
+    for list in &subtask.lists {
+        write!(f, ", {} of `{}`", list.elements.len(), list.name)?;
+    }
+    if subtask.finished {
+        f.write_str(", finished")?;
+    }
+    Ok(())
 }
