@@ -20,6 +20,7 @@ pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
     ("crates/tidegate/examples/", "a program of its own"),
     ("crates/cli/src/", "a program of its own"),
     ("crates/sim/src/main.rs", "reports the time taken"),
+    ("crates/sim/src/bin/", "reports the time taken"),
     ("xtask/", "for developers only"),
 ];
 
@@ -28,6 +29,7 @@ pub const PRINTING: &[(&str, &str)] = &[
     ("crates/tidegate/examples/", "a program for a terminal"),
     ("crates/cli/src/", "a program for a terminal"),
     ("crates/sim/src/main.rs", "a program for a terminal"),
+    ("crates/sim/src/bin/", "a program for a terminal"),
     ("crates/fault/src/", "in test builds: a mistyped point"),
 ];
 
