@@ -15,7 +15,7 @@ fn repository() -> &'static [SourceFile] {
 fn expect_none(violations: Vec<Violation>) {
     assert!(
         violations.is_empty(),
-        "{} violations:{}",
+        "violations: {}{}",
         violations.len(),
         report(violations)
     );
