@@ -35,6 +35,7 @@ mod harness;
 mod pending;
 #[cfg(test)]
 mod properties;
+mod stream_corrupt;
 #[cfg(test)]
 mod tests;
 
@@ -43,12 +44,13 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate_types::message::DeclineReason;
-use tidegate_types::{AlignmentMode, CheckpointBarrier, CheckpointId, SnapshotKind};
+use tidegate_types::{AlignmentMode, CheckpointBarrier, CheckpointId};
 
 use early_aborts::EarlyAborts;
 use pending::Pending;
 
 pub use early_aborts::EARLY_ABORTS_MAX;
+pub use stream_corrupt::StreamCorrupt;
 
 /// How many checkpoints at-least-once mode tracks at once; beyond that the oldest is aborted.
 pub const TRACKED_MAX: usize = 50;
@@ -90,53 +92,6 @@ pub enum AlignmentAction {
         /// Why. [`CancelledUpstream`](DeclineReason::CancelledUpstream) also stands for a notice
         /// of the coordinator, which then ignores the decline.
         reason: DeclineReason,
-    },
-}
-
-/// A channel delivered what no correct sender sends. State can no longer be trusted: the attempt
-/// must fail and restart from the last completed checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StreamCorrupt {
-    /// The same barrier twice on one channel.
-    #[error("`{channel}` delivered the barrier of `{checkpoint}` twice")]
-    Repeated {
-        /// Where.
-        channel: ChannelIndex,
-        /// The checkpoint.
-        checkpoint: CheckpointId,
-    },
-    /// Barriers of one channel out of order.
-    #[error("`{channel}` delivered the barrier of `{checkpoint}` after that of `{previous}`")]
-    Backwards {
-        /// Where.
-        channel: ChannelIndex,
-        /// The late barrier's checkpoint.
-        checkpoint: CheckpointId,
-        /// The newest checkpoint whose barrier the channel had delivered before.
-        previous: CheckpointId,
-    },
-    /// A barrier on a channel that had been closed.
-    #[error("`{channel}` delivered the barrier of `{checkpoint}` after it was closed")]
-    AfterClose {
-        /// Where.
-        channel: ChannelIndex,
-        /// The checkpoint.
-        checkpoint: CheckpointId,
-    },
-    /// Two channels disagree about what a checkpoint is for.
-    #[error(
-        "`{channel}` delivered the barrier of `{checkpoint}` as `{kind:?}`, another channel as \
-         `{first_kind:?}`"
-    )]
-    KindMismatch {
-        /// Where the second barrier arrived.
-        channel: ChannelIndex,
-        /// The checkpoint.
-        checkpoint: CheckpointId,
-        /// What the second barrier says.
-        kind: SnapshotKind,
-        /// What the first barrier said.
-        first_kind: SnapshotKind,
     },
 }
 

@@ -1,0 +1,105 @@
+//! The knobs of flow control and their defaults.
+
+use std::time::Duration;
+
+/// Sizes of credit windows and batches. Sender and receiver must use the same settings, because
+/// both start from `window_initial` without a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreditSettings {
+    /// Window of a channel before anything is known of its receiver, in bytes. Default 8 KiB.
+    /// Raise it to reach full speed a little sooner; the first data behind a slow receiver then
+    /// takes longer to drain.
+    pub window_initial: u32,
+    /// Smallest window, in bytes; at least 1, the default, which lets one batch (of one record)
+    /// through at a time. Raise it if receivers that stall now and then recover too slowly.
+    pub window_min: u32,
+    /// Largest window, in bytes. Default 512 KiB. Input buffered at a subtask is at most this times
+    /// its channels, plus a batch per channel. Raise it for fast links with long round trips.
+    pub window_max: u32,
+    /// Largest batch, in bytes, except that one record always fits. Default 64 KiB. Larger ones
+    /// cost less per record and more memory per channel.
+    pub batch_max: u32,
+    /// Time in which a slow receiver should get through all that is in flight to it. Default
+    /// 100 ms. Lower it for faster barriers, raise it to even out bursts.
+    pub drain_target: Duration,
+}
+
+impl Default for CreditSettings {
+    fn default() -> Self {
+        Self {
+            window_initial: 8 << 10,
+            window_min: 1,
+            window_max: 512 << 10,
+            batch_max: 64 << 10,
+            drain_target: Duration::from_millis(100),
+        }
+    }
+}
+
+/// Settings that can't work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreditSettingsError {
+    /// A channel without credit would never start.
+    #[error("the smallest credit window must be at least `1` byte, not `{given}`")]
+    WindowMin {
+        /// What was asked for.
+        given: u32,
+    },
+    /// The initial window isn't between the smallest and the largest.
+    #[error("the initial credit window `{initial}` is not between `{min}` and `{max}` bytes")]
+    WindowInitial {
+        /// What was asked for.
+        initial: u32,
+        /// The smallest window.
+        min: u32,
+        /// The largest window.
+        max: u32,
+    },
+    /// A batch must hold something.
+    #[error("the largest batch must be at least `1` byte, not `{given}`")]
+    BatchMax {
+        /// What was asked for.
+        given: u32,
+    },
+    /// Rates can't be measured over such a time.
+    #[error("the drain target `{given:?}` is not between `{min:?}` and `{max:?}`")]
+    DrainTarget {
+        /// What was asked for.
+        given: Duration,
+        /// The shortest that works.
+        min: Duration,
+        /// The longest that makes sense.
+        max: Duration,
+    },
+}
+
+impl CreditSettings {
+    /// The shortest drain target: the time a subtask may work in one activation.
+    pub const DRAIN_TARGET_MIN: Duration = Duration::from_millis(1);
+    /// The longest drain target.
+    pub const DRAIN_TARGET_MAX: Duration = Duration::from_secs(60);
+
+    /// Checks that the settings fit together.
+    ///
+    /// # Errors
+    /// The first [`CreditSettingsError`] found.
+    pub fn validate(&self) -> Result<(), CreditSettingsError> {
+        let (min, max) = (self.window_min, self.window_max);
+        if min == 0 {
+            return Err(CreditSettingsError::WindowMin { given: min });
+        }
+        let initial = self.window_initial;
+        if initial < min || initial > max {
+            return Err(CreditSettingsError::WindowInitial { initial, min, max });
+        }
+        if self.batch_max == 0 {
+            return Err(CreditSettingsError::BatchMax { given: 0 });
+        }
+        let (min, max) = (Self::DRAIN_TARGET_MIN, Self::DRAIN_TARGET_MAX);
+        let given = self.drain_target;
+        if given < min || given > max {
+            return Err(CreditSettingsError::DrainTarget { given, min, max });
+        }
+        Ok(())
+    }
+}
