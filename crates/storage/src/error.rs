@@ -1,0 +1,359 @@
+//! What can go wrong with durable bytes, and what a caller should do about it.
+//!
+//! Every error names the file it is about by its full path, since that is what a person can look
+//! at. [`StorageError::kind`] is what code branches on; the text is for people.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use tidegate_types::{CheckpointId, JobId};
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Try again later: a full disk, a storage that doesn't answer.
+    Retryable,
+    /// Somebody else owns the namespace: stop.
+    Fenced,
+    /// The request or the configuration is wrong: change it.
+    Invalid,
+    /// Durable bytes are missing or altered: data is at risk, a person must look.
+    Corrupt,
+    /// The bytes are of another version or another job.
+    Incompatible,
+    /// A bug in Tidegate.
+    Internal,
+}
+
+/// Why an operation on durable state failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// No such kind of storage in this version.
+    #[error(
+        "checkpoint directory `{location}` has the scheme `{scheme}`, which is not supported; \
+         this version supports `file` only (a path, or `file:///path`)"
+    )]
+    UnsupportedScheme {
+        /// The scheme asked for.
+        scheme: String,
+        /// The whole location.
+        location: String,
+    },
+    /// The location can't be a checkpoint directory.
+    #[error("checkpoint directory `{location}` {reason}")]
+    InvalidLocation {
+        /// What was given.
+        location: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another process (or another store in this one) owns the namespace.
+    #[error(
+        "the namespace of this job is in use{}: `{}` is locked; stop that run first, or give \
+         this one another job name or checkpoint directory",
+        .owner.map(|pid| format!(" by process {pid}")).unwrap_or_default(),
+        .lock.display()
+    )]
+    Locked {
+        /// The lock file.
+        lock: PathBuf,
+        /// Process id of the owner, if it could be read. Only a hint.
+        owner: Option<u32>,
+    },
+    /// An operation of the file system or the storage failed.
+    #[error("{action} `{file}`")]
+    Io {
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// The file it was attempted on.
+        file: String,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// An operation of the storage failed for a reason that isn't an IO error.
+    #[error("{action} `{file}`")]
+    Object {
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// The file it was attempted on.
+        file: String,
+        /// Why it failed.
+        #[source]
+        source: Box<object_store::Error>,
+    },
+    /// A file that must be there isn't.
+    #[error("`{file}` is missing")]
+    Missing {
+        /// The file.
+        file: String,
+    },
+    /// A file is shorter or longer than what was written.
+    #[error("`{file}` has {actual} bytes instead of {expected}; it was truncated or replaced")]
+    WrongLength {
+        /// The file.
+        file: String,
+        /// Its recorded length in bytes.
+        expected: u64,
+        /// Its length now.
+        actual: u64,
+    },
+    /// The bytes are not those that were written.
+    #[error("`{file}` is damaged: its CRC-32C is {actual:08x} instead of {expected:08x}")]
+    WrongChecksum {
+        /// The file.
+        file: String,
+        /// The recorded checksum.
+        expected: u32,
+        /// The checksum of what was read.
+        actual: u32,
+    },
+    /// The bytes aren't of the expected format.
+    #[error("`{file}` is damaged or not a file of Tidegate: {reason}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file is of a format version that this build can't read.
+    #[error(
+        "`{file}` has format version {found}; this build of Tidegate reads version {supported}"
+    )]
+    Version {
+        /// The file.
+        file: String,
+        /// Its version.
+        found: u32,
+        /// The version that this build reads and writes.
+        supported: u32,
+    },
+    /// The file belongs to another job.
+    #[error("`{file}` belongs to job `{found}`, not to job `{expected}`")]
+    OtherJob {
+        /// The file.
+        file: String,
+        /// The job whose namespace is open.
+        expected: JobId,
+        /// The job named in the file.
+        found: JobId,
+    },
+    /// The namespace belongs to a job with another name.
+    #[error(
+        "`{file}` says that this folder belongs to the job named `{found}`, not `{expected}`; \
+         give another checkpoint directory"
+    )]
+    OtherJobName {
+        /// The identity file.
+        file: String,
+        /// The name asked for.
+        expected: String,
+        /// The name in the file.
+        found: String,
+    },
+    /// The file exists already, with other contents.
+    #[error("`{file}` exists already with other contents; another process writes to this folder")]
+    Conflict {
+        /// The file.
+        file: String,
+    },
+    /// A completed checkpoint can't be read.
+    #[error(
+        "can't read completed checkpoint `{checkpoint}`; repair or bring back its files, or \
+         delete `{pointer}` to fall back to an older checkpoint"
+    )]
+    UnreadableCheckpoint {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The file that says it is completed.
+        pointer: String,
+        /// What is wrong.
+        #[source]
+        cause: Box<StorageError>,
+    },
+    /// A deletion would break a completed checkpoint.
+    #[error("refused to delete files of `{checkpoint}`: `{pointer}` says that it is completed")]
+    StillReferenced {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The file that says so.
+        pointer: String,
+    },
+    /// Some files couldn't be deleted; the others are gone.
+    #[error("{count} files couldn't be deleted; the first is this")]
+    Undeletable {
+        /// How many.
+        count: usize,
+        /// What happened to the first of them.
+        #[source]
+        first: Box<StorageError>,
+    },
+    /// A checkpoint's metadata is too large to be written.
+    #[error(
+        "the metadata of `{checkpoint}` would take more than {limit} bytes; operator state that \
+         large belongs into keyed state"
+    )]
+    MetadataTooLarge {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A checkpoint that breaks the rules of its own format.
+    #[error("the metadata of `{checkpoint}` can't be written: {reason}")]
+    Unencodable {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The rule it breaks.
+        reason: String,
+    },
+    /// A state file was used after it had failed.
+    #[error("`{file}` can't be written any more: an earlier write failed")]
+    WriterFailed {
+        /// The file.
+        file: String,
+    },
+    /// Blocking work ended without a result.
+    #[error("a background task ended early")]
+    TaskLost(#[source] tokio::task::JoinError),
+}
+
+impl StorageError {
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnsupportedScheme { .. }
+            | Self::InvalidLocation { .. }
+            | Self::MetadataTooLarge { .. } => ErrorKind::Invalid,
+            Self::Locked { .. } | Self::Conflict { .. } => ErrorKind::Fenced,
+            Self::Io { source, .. } => kind_of_io(source.kind()),
+            Self::Object { .. } => ErrorKind::Retryable,
+            Self::Missing { .. }
+            | Self::WrongLength { .. }
+            | Self::WrongChecksum { .. }
+            | Self::Malformed { .. } => ErrorKind::Corrupt,
+            Self::Version { .. } | Self::OtherJob { .. } | Self::OtherJobName { .. } => {
+                ErrorKind::Incompatible
+            }
+            Self::UnreadableCheckpoint { cause, .. } => cause.kind(),
+            Self::Undeletable { first, .. } => first.kind(),
+            Self::StillReferenced { .. }
+            | Self::Unencodable { .. }
+            | Self::WriterFailed { .. }
+            | Self::TaskLost(_) => ErrorKind::Internal,
+        }
+    }
+
+    /// Wraps an error of `object_store`, by what is underneath it.
+    pub(crate) fn from_object(
+        action: &'static str,
+        file: String,
+        source: object_store::Error,
+    ) -> StorageError {
+        match source {
+            object_store::Error::NotFound { .. } => Self::Missing { file },
+            object_store::Error::AlreadyExists { .. } => Self::Conflict { file },
+            other => match io_cause(&other) {
+                Some(source) => Self::Io {
+                    action,
+                    file,
+                    source,
+                },
+                None => Self::Object {
+                    action,
+                    file,
+                    source: Box::new(other),
+                },
+            },
+        }
+    }
+
+    /// Whether trying again at once may help.
+    pub(crate) fn is_transient(&self) -> bool {
+        use io::ErrorKind::*;
+        match self {
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                Interrupted | WouldBlock | TimedOut | ResourceBusy | StaleNetworkFileHandle
+            ),
+            _ => false,
+        }
+    }
+}
+
+fn kind_of_io(kind: io::ErrorKind) -> ErrorKind {
+    use io::ErrorKind::*;
+    match kind {
+        PermissionDenied | ReadOnlyFilesystem | NotADirectory | IsADirectory | InvalidFilename => {
+            ErrorKind::Invalid
+        }
+        NotFound | UnexpectedEof => ErrorKind::Corrupt,
+        _ => ErrorKind::Retryable,
+    }
+}
+
+/// A copy of the IO error at the bottom of `error`, whose types in between are private.
+fn io_cause(error: &object_store::Error) -> Option<io::Error> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            return Some(match io.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(io.kind(), io.to_string()),
+            });
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Displays an error and all its causes, outermost first, separated by `: `.
+///
+/// Errors of this project never print their source; others often do, so a cause that the text
+/// before it already ends with is left out.
+///
+/// ```
+/// use tidegate_storage::{ErrorChain, parse_checkpoint_dir};
+/// let error = parse_checkpoint_dir("s3://bucket/jobs").unwrap_err();
+/// assert!(ErrorChain(&error).to_string().contains("`s3`"));
+/// ```
+pub struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'a));
+
+impl fmt::Display for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !said.ends_with(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ErrorChain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Keeps the kind of an IO error underneath, so that a full disk still is one.
+impl From<StorageError> for io::Error {
+    fn from(error: StorageError) -> io::Error {
+        let kind = match &error {
+            StorageError::Io { source, .. } => source.kind(),
+            StorageError::Missing { .. } => io::ErrorKind::NotFound,
+            StorageError::WrongLength { .. }
+            | StorageError::WrongChecksum { .. }
+            | StorageError::Malformed { .. } => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,86 @@
+//! The `_metadata` file, format version 1: everything a restore needs to know of a checkpoint.
+//!
+//! All integers are little endian. `text` is a `u32` length and that many bytes of UTF-8.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic `TIDEMETA` |
+//! | 8 | 4 | format version, `u32` |
+//! | 12 | 8 | length of the body, `u64` |
+//! | 20 | 4 | CRC-32C of the body |
+//! | 24 | 4 | CRC-32C of bytes 0 to 23 |
+//! | 28 | – | body; nothing follows it |
+//!
+//! The header is the same in every version, so a damaged file is told from a newer one. The body:
+//!
+//! | what | encoding |
+//! |---|---|
+//! | checkpoint id, job id, attempt | `u64`, `u128`, `u64` |
+//! | kind | `u8`: 0 checkpoint, 1 final, 2 savepoint |
+//! | triggered at | `u64`, milliseconds since the Unix epoch |
+//! | hash id | text |
+//! | number of operators, then each operator | `u32` |
+//!
+//! An operator: uid (text), max parallelism (`u32`), number of subtasks (`u32`), then each subtask:
+//!
+//! | what | encoding |
+//! |---|---|
+//! | flags | `u8`: bit 0 keyed state follows, bit 1 finished; others are 0 |
+//! | keyed state, if any | file name (text), bytes (`u64`), CRC-32C (`u32`), first and last key group (`u16`, `u16`) |
+//! | number of lists, then each list | `u32` |
+//!
+//! A list: name (text), redistribution (`u8`: 0 split, 1 union, 2 broadcast), number of elements
+//! (`u32`), then each element as `u32` length and bytes.
+//!
+//! Invariants: one value has one encoding; decoding allocates no more than a constant times the
+//! bytes given, whatever the lengths in them claim; what can be encoded can be decoded ([`check`]
+//! runs on both sides).
+
+mod decode;
+mod encode;
+
+#[cfg(test)]
+mod tests;
+
+use tidegate_types::CompletedCheckpoint;
+
+use crate::names::is_state_file_name;
+
+pub(crate) use decode::decode;
+pub(crate) use encode::encode;
+
+const MAGIC: &[u8; 8] = b"TIDEMETA";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 28;
+
+/// Largest metadata file that is written or read.
+pub(crate) const METADATA_BYTES_MAX: u64 = 256 << 20;
+
+const FLAG_KEYED: u8 = 1;
+const FLAG_FINISHED: u8 = 2;
+
+/// What must hold of a checkpoint beyond its types.
+fn check(checkpoint: &CompletedCheckpoint) -> Result<(), String> {
+    for op in &checkpoint.operators {
+        let (uid, max) = (&op.uid, op.max_parallelism);
+        let parallelism = op.subtasks.len();
+        if parallelism == 0 || parallelism > max.get() as usize {
+            return Err(format!(
+                "operator `{uid}` has {parallelism} subtasks and max parallelism {max}"
+            ));
+        }
+        for keyed in op.subtasks.iter().filter_map(|s| s.keyed.as_ref()) {
+            let range = keyed.key_groups;
+            if range.start > range.end || u32::from(range.end) >= max.get() {
+                return Err(format!(
+                    "operator `{uid}` has key groups {}..={} of {max}",
+                    range.start, range.end
+                ));
+            }
+            if !is_state_file_name(&keyed.file.name) {
+                return Err(format!("`{}` is no name of a state file", keyed.file.name));
+            }
+        }
+    }
+    Ok(())
+}

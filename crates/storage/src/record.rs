@@ -1,0 +1,203 @@
+//! Small self-checking text files: the identity, the counters, pointers and the finished marker.
+//!
+//! ```text
+//! tidegate-pointer 1
+//! job 00112233445566778899aabbccddeeff
+//! checkpoint 42
+//! crc32c 1a2b3c4d
+//! ```
+//!
+//! First line: kind and format version. Then the kind's fields, each on a line, in fixed order.
+//! Last line: CRC-32C of everything before it, in every version of every kind, so that a damaged
+//! version number is told from a newer one. Values are printable ASCII; other bytes and `%` are
+//! `%XX`. There is exactly one encoding of a record: whatever re-encodes differently is refused.
+
+use crate::error::StorageError;
+
+/// A kind of record: its first word, its version and the names of its fields.
+pub(crate) struct RecordKind {
+    pub(crate) name: &'static str,
+    pub(crate) version: u32,
+    pub(crate) fields: &'static [&'static str],
+}
+
+pub(crate) const JOB: RecordKind = RecordKind {
+    name: "tidegate-job",
+    version: 1,
+    fields: &["id", "name"],
+};
+pub(crate) const COUNTER: RecordKind = RecordKind {
+    name: "tidegate-counter",
+    version: 1,
+    fields: &["job", "counts", "last"],
+};
+pub(crate) const POINTER: RecordKind = RecordKind {
+    name: "tidegate-pointer",
+    version: 1,
+    fields: &["job", "checkpoint"],
+};
+pub(crate) const FINISHED: RecordKind = RecordKind {
+    name: "tidegate-finished",
+    version: 1,
+    fields: &["job", "checkpoint"],
+};
+
+/// Largest record that is read; job names are the only part of any length.
+pub(crate) const RECORD_BYTES_MAX: u64 = 1 << 20;
+
+const CHECKSUM: &str = "crc32c ";
+
+impl RecordKind {
+    /// Encodes `values`, one per field.
+    pub(crate) fn encode(&self, values: &[&str]) -> Vec<u8> {
+        assert_eq!(values.len(), self.fields.len(), "fields of {}", self.name);
+        let mut text = format!("{} {}\n", self.name, self.version);
+        for (field, value) in self.fields.iter().zip(values) {
+            text.push_str(&format!("{field} {}\n", escape(value)));
+        }
+        let checksum = crc32c::crc32c(text.as_bytes());
+        text.push_str(&format!("{CHECKSUM}{checksum:08x}\n"));
+        text.into_bytes()
+    }
+
+    /// Decodes the values of the fields; `file` names the bytes in errors.
+    pub(crate) fn decode(&self, file: &str, bytes: &[u8]) -> Result<Vec<String>, StorageError> {
+        let malformed = |reason: String| StorageError::Malformed {
+            file: file.to_owned(),
+            reason,
+        };
+        let text = std::str::from_utf8(bytes).map_err(|e| malformed(e.to_string()))?;
+        let body = checked_body(file, text)?;
+        let mut lines = body.lines();
+        let (name, version) = lines
+            .next()
+            .and_then(|line| line.split_once(' '))
+            .ok_or_else(|| malformed("it has no first line".to_owned()))?;
+        if name != self.name {
+            return Err(malformed(format!(
+                "it is a `{name}`, not a `{}`",
+                self.name
+            )));
+        }
+        let found = version
+            .parse()
+            .map_err(|_| malformed(format!("`{version}` is not a version")))?;
+        if found != self.version {
+            return Err(StorageError::Version {
+                file: file.to_owned(),
+                found,
+                supported: self.version,
+            });
+        }
+        let values = self
+            .fields
+            .iter()
+            .map(|field| {
+                let line = lines.next().unwrap_or_default();
+                line.strip_prefix(field)
+                    .and_then(|rest| rest.strip_prefix(' '))
+                    .and_then(unescape)
+                    .ok_or_else(|| malformed(format!("`{line}` is not the field `{field}`")))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let borrowed: Vec<&str> = values.iter().map(String::as_str).collect();
+        if self.encode(&borrowed) != bytes {
+            return Err(malformed("it isn't in the canonical form".to_owned()));
+        }
+        Ok(values)
+    }
+}
+
+/// What the checksum in the last line covers, verified.
+fn checked_body<'a>(file: &str, text: &'a str) -> Result<&'a str, StorageError> {
+    let malformed = |reason: &str| StorageError::Malformed {
+        file: file.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let start = text
+        .rfind(CHECKSUM)
+        .filter(|at| text[..*at].ends_with('\n'))
+        .ok_or_else(|| malformed("it doesn't end with a checksum"))?;
+    let (body, last) = text.split_at(start);
+    let digits = last[CHECKSUM.len()..]
+        .strip_suffix('\n')
+        .filter(|digits| digits.len() == 8)
+        .ok_or_else(|| malformed("it doesn't end with a checksum"))?;
+    let expected =
+        u32::from_str_radix(digits, 16).map_err(|_| malformed("its checksum isn't a number"))?;
+    let actual = crc32c::crc32c(body.as_bytes());
+    if expected != actual {
+        return Err(StorageError::WrongChecksum {
+            file: file.to_owned(),
+            expected,
+            actual,
+        });
+    }
+    Ok(body)
+}
+
+fn escape(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => escaped.push(char::from(byte)),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                (high * 16 + low) as u8
+            }
+            plain => plain,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flip_and_truncation_is_detected() {
+        let bytes = JOB.encode(&["00ff", "naïve %\n job"]);
+        assert_eq!(JOB.decode("f", &bytes).unwrap(), ["00ff", "naïve %\n job"]);
+        for end in 0..bytes.len() {
+            assert!(JOB.decode("f", &bytes[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(JOB.decode("f", &flipped).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_versions_kinds_and_trailing_bytes_are_refused() {
+        let newer = RecordKind { version: 2, ..JOB };
+        let error = JOB.decode("f", &newer.encode(&["1", "n"])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`f` has format version 2; this build of Tidegate reads version 1"
+        );
+        let error = JOB.decode("f", &POINTER.encode(&["1", "2"])).unwrap_err();
+        assert!(
+            error.to_string().contains("is a `tidegate-pointer`"),
+            "{error}"
+        );
+        let mut long = JOB.encode(&["1", "n"]);
+        long.push(b'\n');
+        assert!(JOB.decode("f", &long).is_err());
+    }
+}

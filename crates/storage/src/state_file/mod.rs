@@ -1,0 +1,55 @@
+//! State files, written and read by plain threads.
+//!
+//! Both sides block on the store's Tokio runtime and must not be used from its tasks. Memory is
+//! bounded by [`PART_BYTES`] per open file (twice that while a part is being written).
+
+mod reader;
+mod writer;
+
+pub use reader::StateFileReader;
+pub use writer::StateFileWriter;
+
+use tidegate_types::{AttemptNumber, CheckpointId, FileHandle};
+
+use crate::error::StorageError;
+use crate::job_store::JobStore;
+use crate::names;
+
+/// Size of the pieces in which files are written and read. Object stores ask for at least 5 MiB.
+pub(crate) const PART_BYTES: usize = 8 << 20;
+
+impl JobStore {
+    /// A name for a state file of `subtask_name` (`count[1]`) in this attempt and checkpoint.
+    /// Every call gives another one: it has a random part.
+    pub fn state_file_name(
+        &self,
+        attempt: AttemptNumber,
+        checkpoint: CheckpointId,
+        subtask_name: &str,
+    ) -> String {
+        names::state_file_name(attempt, checkpoint, subtask_name)
+    }
+
+    /// Starts a state file called `name`, from [`state_file_name`](Self::state_file_name). Nothing
+    /// is written yet.
+    ///
+    /// # Panics
+    /// If `name` doesn't come from there.
+    pub fn create_state_file(&self, name: String) -> StateFileWriter {
+        StateFileWriter::new(self.clone(), name)
+    }
+
+    /// Opens a state file and compares its length with the recorded one. Blocks.
+    ///
+    /// # Errors
+    /// [`StorageError::Missing`] or [`StorageError::WrongLength`]; the checksum is compared by
+    /// [`StateFileReader::verify`].
+    ///
+    /// # Panics
+    /// On a task of a Tokio runtime.
+    pub fn open_state_file(&self, handle: &FileHandle) -> Result<StateFileReader, StorageError> {
+        let runtime = &self.inner.runtime;
+        runtime.block_on(self.verify_length(handle))?;
+        Ok(StateFileReader::new(self.clone(), handle.clone()))
+    }
+}
