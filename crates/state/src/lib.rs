@@ -1,1 +1,27 @@
-//! placeholder
+//! State of streaming operators: keys and their canonical encoding, state descriptors, the heap
+//! backend whose snapshots don't stop the stream, and the byte format of a keyed state file.
+//!
+//! A subtask binds [descriptors](ValueStateDescriptor) to a [`HeapKeyedBackend`], which owns the
+//! state of a range of key groups. [`HeapKeyedBackend::freeze`] cuts a snapshot at an instant; the
+//! [`FrozenKeyedState`] it returns is written to a file by another thread, while the stream goes on.
+//! [`HeapKeyedBackend::restore_file`] reads the same file back, at any parallelism.
+//!
+//! Nothing here is async, starts a thread, reads a clock or knows where files are kept.
+
+mod descriptor;
+mod error;
+mod heap;
+mod key;
+mod record;
+mod schema;
+
+pub mod format;
+
+pub use descriptor::{StateKind, StateValue, ValueStateDescriptor};
+pub use error::StateError;
+pub use format::KeyedFileSummary;
+pub use heap::{
+    FrozenKeyedState, HeapKeyedBackend, SnapshotProgress, SnapshotTicket, StateTable, ValueState,
+};
+pub use key::{BorrowedKey, KeyError, StateKey};
+pub use record::Record;

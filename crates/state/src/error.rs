@@ -1,0 +1,134 @@
+//! What can go wrong with keyed state, always with the names of the state or file concerned.
+
+use std::io;
+
+use tidegate_types::{KeyGroup, KeyGroupRange};
+
+use crate::format::FileError;
+use crate::key::KeyError;
+
+/// An operation on keyed state failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// One name was bound twice, with different types.
+    #[error("state `{name}` is already bound as {bound}, so it can't be bound as {requested}")]
+    AlreadyBound {
+        /// The state.
+        name: String,
+        /// Kind, version and schema it has.
+        bound: String,
+        /// Kind, version and schema that were asked for.
+        requested: String,
+    },
+    /// The bytes in a checkpoint are those of another type. Nothing of the state was read.
+    #[error("state `{name}` was saved as {saved}, but the job declares {declared}")]
+    RestoredStateMismatch {
+        /// The state.
+        name: String,
+        /// Kind, version and schema in the checkpoint.
+        saved: String,
+        /// Kind, version and schema of the job.
+        declared: String,
+    },
+    /// A keyed state file can't be read back; the backend is unusable from here on.
+    #[error("restore keyed state from file `{file}`")]
+    Restore {
+        /// Name of the file as given by the caller.
+        file: String,
+        /// What is wrong with it.
+        #[source]
+        cause: FileError,
+    },
+    /// The saved entries of a state don't decode, though their checksum is right.
+    #[error("load state `{name}`, key group `{key_group}`")]
+    Load {
+        /// The state.
+        name: String,
+        /// The key group.
+        key_group: KeyGroup,
+        /// What is wrong.
+        #[source]
+        cause: LoadError,
+    },
+    /// Restoring or binding restored state while a snapshot is being taken.
+    #[error("state can't be loaded while `{pending}` snapshots are being copied")]
+    SnapshotPending {
+        /// How many.
+        pending: usize,
+    },
+    /// A value can't be serialised.
+    #[error("serialise a value of state `{name}`, key group `{key_group}`")]
+    Serialise {
+        /// The state.
+        name: String,
+        /// The key group.
+        key_group: KeyGroup,
+        /// What the serialiser says.
+        #[source]
+        cause: postcard::Error,
+    },
+    /// Writing the file failed. What was written is to be deleted.
+    #[error("write a keyed state file")]
+    Write {
+        /// What the writer says.
+        #[source]
+        cause: io::Error,
+    },
+    /// The worker cancelled the snapshot, or its attempt ended, before all was copied.
+    #[error("the snapshot of key groups `{key_groups}` was cancelled before it was complete")]
+    SnapshotCancelled {
+        /// The key groups of the backend.
+        key_groups: KeyGroupRange,
+    },
+}
+
+/// Saved entries are not what their state's type says.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Lengths don't add up.
+    #[error("entry `{entry}` has an impossible length")]
+    Length {
+        /// Position in its chunk.
+        entry: u32,
+    },
+    /// A key doesn't decode.
+    #[error("decode the key of entry `{entry}`")]
+    Key {
+        /// Position in its chunk.
+        entry: u32,
+        /// What is wrong.
+        #[source]
+        cause: KeyError,
+    },
+    /// A value doesn't decode.
+    #[error("decode the value of entry `{entry}`")]
+    Value {
+        /// Position in its chunk.
+        entry: u32,
+        /// What the deserialiser says.
+        #[source]
+        cause: postcard::Error,
+    },
+    /// A value is followed by bytes it doesn't use.
+    #[error("value of entry `{entry}` is followed by `{bytes}` bytes that don't belong to it")]
+    TrailingValue {
+        /// Position in its chunk.
+        entry: u32,
+        /// How many.
+        bytes: usize,
+    },
+    /// A key is filed under a key group that its hash doesn't give.
+    #[error("entry `{entry}` belongs to key group `{belongs}`")]
+    KeyGroup {
+        /// Position in its chunk.
+        entry: u32,
+        /// Where the key belongs.
+        belongs: KeyGroup,
+    },
+    /// The same key comes twice: two files overlap, or one was restored twice.
+    #[error("the key of entry `{entry}` has been loaded before")]
+    Duplicate {
+        /// Position in its chunk.
+        entry: u32,
+    },
+}

@@ -1,0 +1,168 @@
+//! Entries of a chunk: a key and a value, each preceded by its length.
+
+use serde::Serialize;
+
+use crate::error::LoadError;
+use crate::key::StateKey;
+
+/// Appends `value` as unsigned LEB128.
+fn push_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads an unsigned LEB128 number in its shortest form.
+fn take_varint(input: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = input.split_first()?;
+        *input = rest;
+        let bits = u64::from(byte & 0x7f);
+        if (bits << shift) >> shift != bits || (byte == 0 && shift > 0) {
+            return None;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn take_delimited<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_varint(input)?).ok()?;
+    let (bytes, rest) = input.split_at_checked(length)?;
+    *input = rest;
+    Some(bytes)
+}
+
+fn push_delimited(bytes: &[u8], out: &mut Vec<u8>) {
+    push_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Lets postcard append to a buffer that is reused.
+struct Append<'a>(&'a mut Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Append<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends one entry to a payload; `scratch` is overwritten.
+pub(crate) fn encode_entry<K: StateKey, V: Serialize>(
+    (key, value): &(K, V),
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> postcard::Result<()> {
+    scratch.clear();
+    key.encode(scratch);
+    push_delimited(scratch, out);
+    scratch.clear();
+    postcard::serialize_with_flavor(value, Append(scratch))?;
+    push_delimited(scratch, out);
+    Ok(())
+}
+
+/// Walks the entries of a payload as raw keys and values.
+pub(crate) struct Entries<'a> {
+    rest: &'a [u8],
+    next: u32,
+    count: u32,
+}
+
+impl<'a> Entries<'a> {
+    /// The `count` entries of `payload`.
+    pub(crate) fn new(payload: &'a [u8], count: u32) -> Self {
+        Entries {
+            rest: payload,
+            next: 0,
+            count,
+        }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<(u32, &'a [u8], &'a [u8]), LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.next;
+        if entry == self.count {
+            let left = !self.rest.is_empty();
+            self.rest = &[];
+            return left.then_some(Err(LoadError::Length { entry }));
+        }
+        let read = take_delimited(&mut self.rest)
+            .and_then(|key| Some((entry, key, take_delimited(&mut self.rest)?)));
+        match read {
+            Some(found) => {
+                self.next += 1;
+                Some(Ok(found))
+            }
+            None => {
+                (self.next, self.rest) = (self.count, &[]);
+                Some(Err(LoadError::Length { entry }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn varints_round_trip(value: u64, tail: u8) {
+            let mut bytes = Vec::new();
+            push_varint(value, &mut bytes);
+            bytes.push(tail);
+            let mut input = bytes.as_slice();
+            prop_assert_eq!(take_varint(&mut input), Some(value));
+            prop_assert_eq!(input, [tail]);
+        }
+    }
+
+    // BC-48: lengths never wrap.
+    #[test]
+    fn overlong_and_overflowing_varints_are_refused() {
+        assert_eq!(take_varint(&mut [0x80, 0x00].as_slice()), None);
+        assert_eq!(take_varint(&mut [0xff; 10].as_slice()), None);
+        assert_eq!(take_varint(&mut [0x80; 3].as_slice()), None);
+        let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        assert_eq!(take_varint(&mut huge.as_slice()), Some(u64::MAX));
+        assert!(take_delimited(&mut huge.as_slice()).is_none());
+    }
+
+    #[test]
+    fn entries_report_missing_and_surplus_bytes() {
+        let payload = [1, b'k', 1, b'v'];
+        let all: Vec<_> = Entries::new(&payload, 1).map(Result::unwrap).collect();
+        assert_eq!(all, [(0, b"k".as_slice(), b"v".as_slice())]);
+        let too_many: Vec<_> = Entries::new(&payload, 2).collect();
+        assert!(matches!(too_many[1], Err(LoadError::Length { entry: 1 })));
+        let too_few: Vec<_> = Entries::new(&payload, 0).collect();
+        assert!(matches!(
+            too_few.as_slice(),
+            [Err(LoadError::Length { entry: 0 })]
+        ));
+    }
+}

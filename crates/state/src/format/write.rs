@@ -1,0 +1,116 @@
+//! Writing a keyed state file front to back.
+
+use std::io::{self, Write};
+
+use tidegate_types::KeyGroup;
+
+use super::{
+    ChunkIndex, FORMAT_VERSION, FileIndex, HEADER_BYTES, KeyedFileSummary, MAGIC, MAGIC_END,
+};
+
+/// Writes header and chunks as they come, then the index of what it wrote.
+pub(crate) struct KeyedFileWriter<'a> {
+    out: &'a mut dyn Write,
+    index: FileIndex,
+    bytes: u64,
+    crc32c: u32,
+    entries: u64,
+}
+
+impl<'a> KeyedFileWriter<'a> {
+    /// Writes the header. The chunks of `index` must be empty: they are filled in as they come.
+    pub(crate) fn start(out: &'a mut dyn Write, index: FileIndex) -> io::Result<Self> {
+        assert!(
+            index.chunks.is_empty(),
+            "chunks are listed as they are written"
+        );
+        let mut writer = KeyedFileWriter {
+            out,
+            index,
+            bytes: 0,
+            crc32c: 0,
+            entries: 0,
+        };
+        let mut header = MAGIC.to_vec();
+        header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
+        writer.put(&header)?;
+        assert_eq!(writer.bytes, HEADER_BYTES, "header length");
+        Ok(writer)
+    }
+
+    /// Writes one chunk. A chunk without entries is left out.
+    pub(crate) fn chunk(
+        &mut self,
+        state: u32,
+        key_group: KeyGroup,
+        entries: u32,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        assert!(
+            (state as usize) < self.index.states.len(),
+            "state {state} is listed"
+        );
+        assert!(
+            self.index.key_groups.contains(key_group),
+            "key group {key_group} is in range"
+        );
+        if entries == 0 {
+            return Ok(());
+        }
+        let payload_bytes = payload.len() as u64;
+        let offset = self.bytes;
+        self.index.chunks.push(ChunkIndex {
+            state,
+            key_group,
+            entries,
+            offset,
+            payload_bytes,
+        });
+        self.entries += u64::from(entries);
+        let header = chunk_header(state, key_group, entries, payload_bytes);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&header), payload);
+        self.put(&header)?;
+        self.put(&crc.to_le_bytes())?;
+        self.put(payload)
+    }
+
+    /// Writes footer and trailer. Doesn't flush: durability is the caller's business.
+    pub(crate) fn finish(mut self) -> io::Result<KeyedFileSummary> {
+        let footer = self.index.encode();
+        self.put(&footer)?;
+        let mut trailer = (footer.len() as u64).to_le_bytes().to_vec();
+        trailer.extend_from_slice(&crc32c::crc32c(&footer).to_le_bytes());
+        trailer.extend_from_slice(&crc32c::crc32c(&trailer).to_le_bytes());
+        trailer.extend_from_slice(MAGIC_END);
+        self.put(&trailer)?;
+        Ok(KeyedFileSummary {
+            bytes: self.bytes,
+            crc32c: self.crc32c,
+            entries: self.entries,
+            chunks: self.index.chunks.len() as u64,
+        })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        Ok(())
+    }
+}
+
+/// Bytes 0 to 19 of a chunk.
+pub(super) fn chunk_header(
+    state: u32,
+    key_group: KeyGroup,
+    entries: u32,
+    payload_bytes: u64,
+) -> [u8; 20] {
+    let mut header = [0; 20];
+    header[0..4].copy_from_slice(&state.to_le_bytes());
+    header[4..8].copy_from_slice(&u32::from(key_group.0).to_le_bytes());
+    header[8..12].copy_from_slice(&entries.to_le_bytes());
+    header[12..20].copy_from_slice(&payload_bytes.to_le_bytes());
+    header
+}

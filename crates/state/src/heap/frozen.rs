@@ -1,0 +1,82 @@
+//! A snapshot on its way to a file.
+
+use std::io::Write;
+
+use super::link::{FrozenPart, SnapshotReceiver, SnapshotTicket};
+use crate::error::StateError;
+use crate::format::{FileIndex, KeyedFileSummary, KeyedFileWriter};
+
+/// The keyed state of a subtask at one instant; goes to the thread that writes it.
+///
+/// Its pages arrive while the worker goes on; they are owned by whichever side holds them and freed
+/// once written. Dropping it abandons the snapshot: the worker stops copying for it.
+pub struct FrozenKeyedState {
+    pub(super) ticket: SnapshotTicket,
+    pub(super) index: FileIndex,
+    pub(super) parts: SnapshotReceiver,
+}
+
+impl std::fmt::Debug for FrozenKeyedState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrozenKeyedState")
+            .field("ticket", &self.ticket)
+            .field("key_groups", &self.index.key_groups)
+            .field("states", &self.index.states)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FrozenKeyedState {
+    /// For [`HeapKeyedBackend::cancel_snapshot`](super::HeapKeyedBackend::cancel_snapshot).
+    pub fn ticket(&self) -> SnapshotTicket {
+        self.ticket
+    }
+
+    /// Whether the backend had any state, bound or restored. Without, no file is needed.
+    pub fn has_states(&self) -> bool {
+        !self.index.states.is_empty()
+    }
+
+    /// Writes the file, waiting for pages that the worker has not copied yet. Blocks until the
+    /// worker has copied all (see
+    /// [`advance_snapshots`](super::HeapKeyedBackend::advance_snapshots)), so it belongs on another
+    /// thread. Writes are large and many small; `out` should buffer. It is neither flushed nor
+    /// synced here.
+    ///
+    /// # Errors
+    /// [`StateError::Write`] or [`StateError::Serialise`]; [`StateError::SnapshotCancelled`] if the
+    /// backend was dropped or cancelled the snapshot. What was written then is to be deleted.
+    pub fn write_to(self, out: &mut dyn Write) -> Result<KeyedFileSummary, StateError> {
+        let FrozenKeyedState { index, parts, .. } = self;
+        let states = index.states.clone();
+        let key_groups = index.key_groups;
+        let write = |cause| StateError::Write { cause };
+        let mut file = KeyedFileWriter::start(out, index).map_err(write)?;
+        let (mut scratch, mut payload) = (Vec::new(), Vec::new());
+        let mut states_done = 0;
+        while states_done < states.len() {
+            match parts.next() {
+                Some(FrozenPart::Page {
+                    state,
+                    key_group,
+                    page,
+                }) => {
+                    payload.clear();
+                    let entries = page.encode(&mut scratch, &mut payload).map_err(|cause| {
+                        let name = states[state as usize].name.clone();
+                        StateError::Serialise {
+                            name,
+                            key_group,
+                            cause,
+                        }
+                    })?;
+                    file.chunk(state, key_group, entries, &payload)
+                        .map_err(write)?;
+                }
+                Some(FrozenPart::StateDone) => states_done += 1,
+                None => return Err(StateError::SnapshotCancelled { key_groups }),
+            }
+        }
+        file.finish().map_err(write)
+    }
+}

@@ -1,0 +1,26 @@
+//! The heap backend: state in hash tables, one per state and key group, with snapshots that don't
+//! stop the stream.
+//!
+//! The live tables stay flat: an access is one hash lookup, without boxing, serialisation, dynamic
+//! dispatch or atomics. A snapshot copies *pages* (runs of buckets of one table): before the first
+//! write to a page that a snapshot still lacks, the worker copies it out; the others it copies in
+//! small steps between batches. So [`freeze`](HeapKeyedBackend::freeze) itself copies nothing.
+//!
+//! Invariants: a page is copied out at most once per snapshot, and before anything in it changes;
+//! a snapshot consists of the entries at the instant of its freeze, each exactly once; states and
+//! key groups outside the backend's range hold nothing.
+
+mod backend;
+mod bound;
+mod frozen;
+mod link;
+mod restored;
+mod shards;
+mod snapshot;
+mod table;
+
+pub use backend::HeapKeyedBackend;
+pub use frozen::FrozenKeyedState;
+pub use link::SnapshotTicket;
+pub use snapshot::SnapshotProgress;
+pub use table::{StateTable, ValueState};
