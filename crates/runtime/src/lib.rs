@@ -1,1 +1,46 @@
-//! placeholder
+//! Runs a job as a timely dataflow: items and channels, credit, barriers and their alignment,
+//! sources, operators and sinks, and the worker threads of an attempt.
+//!
+//! This is the only crate that names timely. It takes [notices](tidegate_types::message::Notice)
+//! and gives [reports](tidegate_types::message::Report); it decides nothing about checkpoints
+//! beyond one subtask's part in them.
+//!
+//! From the outside in: an [`Attempt`] runs a [`JobPlan`] on worker threads; each operator is a
+//! subtask around a [`Logic`]; a subtask reads [channels](crate::alignment) and writes to a
+//! [`Collector`].
+
+mod attempt;
+mod background;
+mod clock;
+mod error;
+mod input;
+mod item;
+mod keyed;
+mod logic;
+mod metrics;
+mod output;
+mod plan;
+mod report;
+mod snapshot;
+mod stateless;
+mod subtask;
+
+pub mod alignment;
+pub mod credit;
+pub mod sink;
+pub mod source;
+
+pub use attempt::{Attempt, AttemptContext, StartError};
+pub use clock::{Ticks, wall_clock};
+pub use error::{BoxError, ErrorChain};
+pub use keyed::{Count, KeyedMap};
+pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext};
+pub use metrics::AttemptMetrics;
+pub use output::{
+    Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
+    Targets,
+};
+pub use plan::{CheckError, EdgeKind, JobPlan, RouteContext};
+pub use report::ReportSink;
+pub use snapshot::{StateFileRead, StateFileWrite, StateFiles};
+pub use stateless::{FlatMap, PassOn};

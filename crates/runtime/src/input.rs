@@ -1,0 +1,246 @@
+//! The receiving side of a subtask: one queue per input channel, and the credit that goes back.
+//!
+//! Timely's inputs are drained into these queues at once, whatever the operator is doing, so that
+//! progress never stalls; the operator works from the queues. A channel that alignment blocks is
+//! simply left alone: its credit runs out and its sender slows down.
+
+use std::collections::VecDeque;
+
+use tidegate_types::{CheckpointId, SubtaskId};
+use timely::Bincode;
+use timely::communication::Push;
+
+use crate::alignment::{Alignment, ChannelIndex, StreamCorrupt};
+use crate::clock::Ticks;
+use crate::credit::{CreditSettings, ReceiveCredit};
+use crate::item::{Item, Payload};
+use crate::output::CreditMessage;
+
+/// Drains one timely input, handing out each item with the timestamp it was sent at.
+pub(crate) type Puller<T> = Box<dyn FnMut(&mut dyn FnMut(u64, Item<T>))>;
+
+/// One input of a subtask: an edge of the job graph.
+pub(crate) struct InputPort<T> {
+    pub(crate) pull: Puller<T>,
+    /// Where credit for each sending worker goes.
+    pub(crate) credit: Vec<Box<dyn Push<Bincode<CreditMessage>>>>,
+    /// Indexes of the sending subtasks, in ascending order.
+    pub(crate) origins: std::ops::Range<u32>,
+}
+
+struct Channel<T> {
+    port: usize,
+    origin: u32,
+    queue: VecDeque<Payload<T>>,
+    sequence: u64,
+    ended: bool,
+}
+
+/// What a sender did that the protocol doesn't allow; the attempt can't be trusted any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChannelError {
+    #[error("item {got} arrived where {expected} was due, from subtask {origin} on input {port}")]
+    Sequence {
+        port: usize,
+        origin: u32,
+        expected: u64,
+        got: u64,
+    },
+    #[error(
+        "a message sent before `{passed}` arrived after it, from subtask {origin} on input {port}"
+    )]
+    Late {
+        port: usize,
+        origin: u32,
+        passed: CheckpointId,
+    },
+    #[error("corrupt stream from subtask {origin} on input {port}")]
+    Corrupt {
+        port: usize,
+        origin: u32,
+        #[source]
+        cause: StreamCorrupt,
+    },
+}
+
+/// All input channels of one subtask.
+pub(crate) struct Inputs<T> {
+    ports: Vec<InputPort<T>>,
+    channels: Vec<Channel<T>>,
+    /// First channel of each port.
+    bases: Vec<u32>,
+    credit: ReceiveCredit,
+    index: u32,
+    /// Channel to look at first, so that all get their turn.
+    next: usize,
+}
+
+impl<T> Inputs<T> {
+    pub(crate) fn new(
+        subtask: SubtaskId,
+        ports: Vec<InputPort<T>>,
+        settings: &CreditSettings,
+        now: Ticks,
+    ) -> Self {
+        let mut channels = Vec::new();
+        let mut bases = Vec::new();
+        for (port, input) in ports.iter().enumerate() {
+            bases.push(channels.len() as u32);
+            channels.extend(input.origins.clone().map(|origin| Channel {
+                port,
+                origin,
+                queue: VecDeque::new(),
+                sequence: 0,
+                ended: false,
+            }));
+        }
+        let credit = ReceiveCredit::new(settings.clone(), channels.len() as u32, now.0);
+        Inputs {
+            ports,
+            channels,
+            bases,
+            credit,
+            index: subtask.index,
+            next: 0,
+        }
+    }
+
+    pub(crate) fn channel_count(&self) -> u32 {
+        self.channels.len() as u32
+    }
+
+    /// Names the sender of what alignment could not accept.
+    pub(crate) fn corrupt(&self, channel: ChannelIndex, cause: StreamCorrupt) -> ChannelError {
+        let channel = &self.channels[channel.0 as usize];
+        ChannelError::Corrupt {
+            port: channel.port,
+            origin: channel.origin,
+            cause,
+        }
+    }
+
+    /// Moves everything that timely holds into the queues.
+    ///
+    /// `passed` is the newest checkpoint whose barrier every channel has delivered: nothing that
+    /// was sent before it may still arrive. This cross-checks the in-band barriers against
+    /// timely's own timestamps.
+    pub(crate) fn pull(&mut self, passed: CheckpointId) -> Result<(), ChannelError> {
+        let Inputs {
+            ports,
+            channels,
+            bases,
+            ..
+        } = self;
+        let mut error = None;
+        for (port, input) in ports.iter_mut().enumerate() {
+            let (base, first) = (bases[port], input.origins.start);
+            (input.pull)(&mut |time, item| {
+                let channel = &mut channels[(base + item.origin - first) as usize];
+                if let Err(cause) = channel.accept(time, item, passed) {
+                    error.get_or_insert(cause);
+                }
+            });
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// The next item of a channel that isn't blocked. With `markers_only`, data is left queued;
+    /// the channel `busy` is left alone, since an item of it is half done.
+    pub(crate) fn next(
+        &mut self,
+        alignment: &Alignment,
+        markers_only: bool,
+        busy: Option<ChannelIndex>,
+    ) -> Option<(ChannelIndex, Payload<T>)> {
+        let count = self.channels.len();
+        for step in 0..count {
+            let at = (self.next + step) % count;
+            let channel = &mut self.channels[at];
+            let Some(head) = channel.queue.front() else {
+                continue;
+            };
+            let index = ChannelIndex(at as u32);
+            if alignment.is_blocked(index) || busy == Some(index) {
+                continue;
+            }
+            if markers_only && matches!(head, Payload::Data { .. }) {
+                continue;
+            }
+            self.next = (at + 1) % count;
+            let payload = channel.queue.pop_front().expect("has a head");
+            if matches!(payload, Payload::EndOfData) {
+                channel.ended = true;
+            }
+            return Some((index, payload));
+        }
+        None
+    }
+
+    /// Whether `next` would find something.
+    pub(crate) fn has_ready(&self, alignment: &Alignment) -> bool {
+        self.channels.iter().enumerate().any(|(at, channel)| {
+            !channel.queue.is_empty() && !alignment.is_blocked(ChannelIndex(at as u32))
+        })
+    }
+
+    /// Whether every channel has delivered its last data.
+    pub(crate) fn all_ended(&self) -> bool {
+        self.channels.iter().all(|channel| channel.ended)
+    }
+
+    /// Notes that this much of a channel's window has been worked off.
+    pub(crate) fn processed(&mut self, channel: ChannelIndex, bytes: u64) {
+        self.credit.on_processed(channel, bytes);
+    }
+
+    /// Sends credit back, with windows adapted to the speed at which this subtask works.
+    /// `backlogged` says that it has left work undone.
+    pub(crate) fn return_credit(&mut self, now: Ticks, backlogged: bool) {
+        self.credit.adapt(now.0, backlogged);
+        let Inputs {
+            ports,
+            channels,
+            credit,
+            index,
+            ..
+        } = self;
+        credit.take_grants(|channel, grant| {
+            let channel = &channels[channel.0 as usize];
+            let pusher = &mut ports[channel.port].credit[channel.origin as usize];
+            pusher.send(Bincode::from(CreditMessage {
+                target: *index,
+                grant,
+            }));
+            pusher.done();
+        });
+    }
+}
+
+impl<T> Channel<T> {
+    fn accept(
+        &mut self,
+        time: u64,
+        item: Item<T>,
+        passed: CheckpointId,
+    ) -> Result<(), ChannelError> {
+        let (port, origin, expected) = (self.port, self.origin, self.sequence);
+        if item.sequence != expected {
+            return Err(ChannelError::Sequence {
+                port,
+                origin,
+                expected,
+                got: item.sequence,
+            });
+        }
+        if time < passed.0 {
+            return Err(ChannelError::Late {
+                port,
+                origin,
+                passed,
+            });
+        }
+        self.sequence += 1;
+        self.queue.push_back(item.payload);
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What travels on the edges between operators: batches of records and, in-band with them, the
+//! markers of checkpoints and of the end.
+//!
+//! Every [`Item`] names the subtask it is for, the subtask it comes from, and its place in that
+//! channel's sequence. Timely moves whole items, so its cost is per batch and never per record.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tidegate_types::{CheckpointBarrier, CheckpointId};
+use timely::Accountable;
+use timely::bytes::arc::Bytes;
+use timely::communication::Push;
+use timely::dataflow::channels::pushers::exchange::Distributor;
+use timely::dataflow::channels::{ContainerBytes, Message};
+use timely::progress::Stamp;
+
+/// One message on one channel. A channel is (input port, origin subtask).
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Item<T> {
+    /// Receiving subtask's index.
+    pub(crate) target: u32,
+    /// Sending subtask's index.
+    pub(crate) origin: u32,
+    /// Counts the items of this channel from 0; the receiver asserts it.
+    pub(crate) sequence: u64,
+    pub(crate) payload: Payload<T>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Payload<T> {
+    /// Records and what they weigh in the channel's window, in bytes.
+    Data {
+        records: Vec<T>,
+        bytes: u64,
+    },
+    Barrier(CheckpointBarrier),
+    /// This checkpoint won't complete: nobody should wait for its barrier.
+    Cancel(CheckpointId),
+    /// No more data on this channel. Markers still follow: an ended sender goes on taking part in
+    /// checkpoints until the job is over.
+    EndOfData,
+}
+
+/// The container that timely sees: one item, counted as one record whatever it carries, since
+/// timely drops containers that claim to be empty.
+pub(crate) struct Packet<T>(pub(crate) Option<Item<T>>);
+
+impl<T> Default for Packet<T> {
+    fn default() -> Self {
+        Packet(None)
+    }
+}
+
+impl<T> Accountable for Packet<T> {
+    fn record_count(&self) -> i64 {
+        i64::from(self.0.is_some())
+    }
+}
+
+/// Between processes packets travel as postcard bytes behind their length, padded to 8 bytes.
+impl<T: Serialize + DeserializeOwned> ContainerBytes for Packet<T> {
+    fn from_bytes(bytes: Bytes) -> Self {
+        let (length, rest) = bytes.split_at(8);
+        let length = u64::from_le_bytes(length.try_into().expect("split at 8 bytes"));
+        let encoded = &rest[..length as usize];
+        // A peer that ran our handshake sends what it encoded itself; anything else means that the
+        // connection can't be trusted, and timely offers no way out but a panic, which ends the
+        // attempt.
+        Packet(Some(
+            postcard::from_bytes(encoded).expect("peer sent a well-formed item"),
+        ))
+    }
+
+    fn length_in_bytes(&self) -> usize {
+        let item = self.0.as_ref().expect("empty packets are never sent");
+        let length = postcard::experimental::serialized_size(item)
+            .expect("records serialise to a known size");
+        8 + length.next_multiple_of(8)
+    }
+
+    fn into_bytes<W: std::io::Write>(&self, writer: &mut W) {
+        let item = self.0.as_ref().expect("empty packets are never sent");
+        let encoded = postcard::to_stdvec(item).expect("records serialise");
+        let padding = encoded.len().next_multiple_of(8) - encoded.len();
+        let length = (encoded.len() as u64).to_le_bytes();
+        let written = writer
+            .write_all(&length)
+            .and_then(|()| writer.write_all(&encoded))
+            .and_then(|()| writer.write_all(&[0; 8][..padding]));
+        written.expect("timely reserved length_in_bytes() for us");
+    }
+}
+
+/// Sends each packet whole to the worker of its target subtask.
+pub(crate) struct ToTarget;
+
+impl<T> Distributor<Packet<T>> for ToTarget {
+    fn partition<Time: Clone, P: Push<Message<Time, Packet<T>>>>(
+        &mut self,
+        packet: &mut Packet<T>,
+        stamp: &Stamp<Time>,
+        pushers: &mut [P],
+    ) {
+        if let Some(item) = &packet.0 {
+            // Subtask i runs on worker i, and there are never more subtasks than workers.
+            let worker = item.target as usize;
+            Message::push_at(packet, stamp.clone(), &mut pushers[worker]);
+            packet.0 = None;
+        }
+    }
+
+    fn flush<Time: Clone, P: Push<Message<Time, Packet<T>>>>(
+        &mut self,
+        _stamp: &Stamp<Time>,
+        _pushers: &mut [P],
+    ) {
+        // Nothing is ever held back.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_crosses_processes_unchanged() {
+        let item = Item {
+            target: 1,
+            origin: 2,
+            sequence: 3,
+            payload: Payload::Data {
+                records: vec!["a".to_owned(), String::new()],
+                bytes: 49,
+            },
+        };
+        let packet = Packet(Some(item));
+        let mut bytes = Vec::new();
+        packet.into_bytes(&mut bytes);
+        assert_eq!(bytes.len(), packet.length_in_bytes());
+        let bytes = timely::bytes::arc::BytesMut::from(bytes).freeze();
+        let item = Packet::<String>::from_bytes(bytes).0.unwrap();
+        assert_eq!((item.target, item.origin, item.sequence), (1, 2, 3));
+        let Payload::Data { records, bytes } = item.payload else {
+            panic!("not data")
+        };
+        assert_eq!((records, bytes), (vec!["a".to_owned(), String::new()], 49));
+    }
+}

@@ -1,0 +1,159 @@
+//! What an operator does, apart from everything that is the same for all of them.
+//!
+//! A [`Logic`] is single-threaded and never blocks. The [subtask](crate::subtask) around it takes
+//! care of channels, barriers, alignment, credit, acknowledgements and failures.
+
+use std::sync::Arc;
+use std::vec;
+
+use tidegate_state::{FrozenKeyedState, SnapshotProgress};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, KeyGroupRange, ListState, MaxParallelism, SubtaskId,
+    SubtaskRestore,
+};
+
+use crate::clock::Ticks;
+use crate::error::BoxError;
+use crate::output::Collector;
+use crate::snapshot::StateFiles;
+
+/// Whether a logic takes more records now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It took all it was given, or the collector is full.
+    Continue,
+    /// It can't take more before this moment.
+    PauseUntil(Ticks),
+}
+
+/// What a logic has to do besides its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// More at once.
+    Busy,
+    /// Nothing until input, credit or a wake-up comes.
+    Idle,
+    /// Nothing until this moment.
+    At(Ticks),
+    /// Nothing ever again.
+    Ended,
+}
+
+/// Makes part of a snapshot durable, on a thread where it may block.
+pub type Seal = Box<dyn FnOnce() -> Result<(), BoxError> + Send>;
+
+/// Everything a subtask puts into a checkpoint, frozen. Taking it must be quick.
+#[derive(Default)]
+pub struct Snapshot {
+    /// Keyed state, still to be written.
+    pub keyed: Option<FrozenKeyedState>,
+    /// Operator state.
+    pub lists: Vec<ListState>,
+    /// What must be durable before the checkpoint may be acknowledged.
+    pub seals: Vec<Seal>,
+}
+
+/// The behaviour of one operator subtask.
+pub trait Logic<In, Out>: 'static {
+    /// Takes records until `input` is empty, the collector is full, or it must pause. What is left
+    /// in `input` is offered again.
+    ///
+    /// # Errors
+    /// An error ends the attempt; the job restarts from the latest checkpoint.
+    fn process(
+        &mut self,
+        input: &mut vec::IntoIter<In>,
+        out: &mut Collector<Out>,
+    ) -> Result<Flow, BoxError>;
+
+    /// Works on what doesn't come from its input. Called whenever the collector has room.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn poll(
+        &mut self,
+        inputs_ended: bool,
+        _out: &mut Collector<Out>,
+    ) -> Result<Activity, BoxError> {
+        Ok(if inputs_ended {
+            Activity::Ended
+        } else {
+            Activity::Idle
+        })
+    }
+
+    /// Emits what is left when all input has ended. Called once per job, not per attempt.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn finish(&mut self, _out: &mut Collector<Out>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// Freezes the state as it is now.
+    ///
+    /// # Errors
+    /// An error declines the checkpoint; the job goes on.
+    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+        Ok(Snapshot::default())
+    }
+
+    /// Copies some of what a pending snapshot still shares with the live state.
+    fn advance_snapshots(&mut self) -> SnapshotProgress {
+        SnapshotProgress::Done
+    }
+
+    /// A checkpoint that this subtask took part in, in this attempt, is durable.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn on_completed(&mut self, _checkpoint: CheckpointId) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// How much of its input's window it has worked off since the last call. `None` if that
+    /// happens as records are taken.
+    fn take_worked_off(&mut self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a logic is made with, and restores itself from.
+pub struct SubtaskContext {
+    /// Which subtask it is.
+    pub subtask: SubtaskId,
+    /// Name for people, as `count[1]`.
+    pub name: String,
+    /// The operator's uid.
+    pub uid: String,
+    /// The operator's parallelism.
+    pub parallelism: u32,
+    /// The operator's number of key groups.
+    pub max_parallelism: MaxParallelism,
+    /// The run of the job this subtask belongs to.
+    pub attempt: AttemptNumber,
+    /// Whether the attempt starts from a checkpoint, and from which.
+    pub restored: Option<CheckpointId>,
+    /// The state to start from.
+    pub restore: SubtaskRestore,
+    /// Where state files are read.
+    pub files: Arc<dyn StateFiles>,
+    /// Writes snapshots.
+    pub(crate) background: crate::background::Background,
+    /// Commits transactions, beside the writing of snapshots.
+    pub(crate) commits: crate::background::Background,
+    pub(crate) reports: crate::report::Reporter,
+}
+
+impl SubtaskContext {
+    /// The key groups this subtask owns.
+    pub fn key_groups(&self) -> KeyGroupRange {
+        self.restore.key_groups
+    }
+
+    /// Elements of an operator list state that fall to this subtask; empty if there are none.
+    pub fn restored_list(&self, name: &str) -> &[Vec<u8>] {
+        let list = self.restore.lists.iter().find(|list| list.name == name);
+        list.map_or(&[], |list| &list.elements)
+    }
+}

@@ -1,0 +1,154 @@
+//! The sending side of an operator: records are staged, routed to the receiving subtasks, batched
+//! per subtask, and sent as far as the receivers' credit reaches.
+//!
+//! A record is staged in a small buffer that stays in the cache, and routed in a tight loop per
+//! staged run: one dynamic call per run and edge, none per record. Batches leave when they are as
+//! large as the channel's credit advises, when the operator has nothing more at hand, after the
+//! buffer timeout, and before any marker. Markers need no credit.
+//!
+//! Invariant: what was emitted before a marker is sent before it, on every channel.
+
+mod route;
+mod targets;
+
+pub use route::{
+    Broadcast, ByKeyGroup, ByReference, ByValue, Forward, KeySelector, Rebalance, Route,
+};
+pub use targets::Targets;
+pub(crate) use targets::{CreditMessage, Link, Weighing};
+
+use tidegate_state::Record;
+use tidegate_types::{CheckpointBarrier, CheckpointId};
+
+use crate::item::Payload;
+
+/// A staged run is routed when it has this many records,
+const STAGED_RECORDS_MAX: usize = 512;
+/// or this many bytes.
+const STAGED_BYTES_MAX: usize = 16 << 10;
+
+/// One outgoing edge of a subtask.
+pub(crate) struct EdgeOutput<T> {
+    pub(crate) route: Box<dyn Route<T>>,
+    pub(crate) targets: Targets<T>,
+}
+
+/// Takes the records that an operator emits.
+///
+/// Emitting never blocks and never fails. When [`is_full`](Self::is_full) says so, the operator
+/// should return and leave its input alone; it is called again when there is room.
+pub struct Collector<T> {
+    edges: Vec<EdgeOutput<T>>,
+    staged: Vec<T>,
+    staged_bytes: usize,
+    full: bool,
+    emitted: u64,
+}
+
+impl<T: Record> Collector<T> {
+    pub(crate) fn new(edges: Vec<EdgeOutput<T>>) -> Self {
+        Collector {
+            edges,
+            staged: Vec::with_capacity(STAGED_RECORDS_MAX),
+            staged_bytes: 0,
+            full: false,
+            emitted: 0,
+        }
+    }
+
+    /// Sends `record` downstream, on every outgoing edge.
+    #[inline]
+    pub fn emit(&mut self, record: T) {
+        self.staged_bytes += size_of::<T>() + record.heap_bytes();
+        self.staged.push(record);
+        if self.staged.len() >= STAGED_RECORDS_MAX || self.staged_bytes >= STAGED_BYTES_MAX {
+            self.route_staged();
+        }
+    }
+
+    /// Whether a receiver can't take more at the moment. Checked after each record, it keeps an
+    /// operator that makes many records of one from running far ahead.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Records emitted since the attempt began.
+    pub(crate) fn emitted(&self) -> u64 {
+        self.emitted + self.staged.len() as u64
+    }
+
+    #[inline(never)]
+    fn route_staged(&mut self) {
+        self.emitted += self.staged.len() as u64;
+        self.staged_bytes = 0;
+        if let Some((last, others)) = self.edges.split_last_mut() {
+            for edge in others {
+                let mut copy = self.staged.clone();
+                edge.route.route(&mut copy, &mut edge.targets);
+            }
+            last.route.route(&mut self.staged, &mut last.targets);
+        }
+        self.staged.clear();
+        self.update_full();
+    }
+
+    fn update_full(&mut self) {
+        self.full = self
+            .edges
+            .iter()
+            .any(|edge| edge.route.is_full(&edge.targets));
+    }
+
+    /// Sends everything that credit allows, partial batches too.
+    pub(crate) fn flush(&mut self) {
+        self.route_staged();
+        for edge in &mut self.edges {
+            edge.targets.flush();
+        }
+        self.update_full();
+    }
+
+    /// Whether records wait here, for credit or to be flushed.
+    pub(crate) fn holds_records(&self) -> bool {
+        !self.staged.is_empty() || self.edges.iter().any(|edge| edge.targets.holds_records())
+    }
+
+    /// Takes in the credit that receivers have returned, and sends what waited for it.
+    pub(crate) fn receive_credit(&mut self) {
+        let mut received = false;
+        for edge in &mut self.edges {
+            received |= edge.targets.receive_credit();
+        }
+        if received {
+            self.update_full();
+        }
+    }
+
+    /// Sends a barrier on every channel, behind all that was emitted before it, and moves this
+    /// operator's timely capability up to the checkpoint.
+    pub(crate) fn send_barrier(&mut self, barrier: CheckpointBarrier) {
+        self.send_marker(|| Payload::Barrier(barrier));
+        for edge in &mut self.edges {
+            edge.targets.advance_to(barrier.checkpoint);
+        }
+    }
+
+    /// Tells every receiver not to wait for the barrier of `checkpoint`.
+    pub(crate) fn send_cancel(&mut self, checkpoint: CheckpointId) {
+        self.send_marker(|| Payload::Cancel(checkpoint));
+    }
+
+    /// Tells every receiver that no data follows.
+    pub(crate) fn send_end_of_data(&mut self) {
+        self.send_marker(|| Payload::EndOfData);
+    }
+
+    fn send_marker(&mut self, payload: impl Fn() -> Payload<T>) {
+        self.route_staged();
+        for edge in &mut self.edges {
+            edge.targets.send_marker(&payload);
+        }
+        self.update_full();
+    }
+}

@@ -1,0 +1,208 @@
+//! How the records of a staged run find their receiving subtask.
+
+use std::marker::PhantomData;
+
+use tidegate_state::{Record, StateKey};
+use tidegate_types::MaxParallelism;
+
+use super::targets::Targets;
+
+/// Distributes records over the receiving subtasks of one edge.
+pub trait Route<T>: 'static {
+    /// Moves every record of `staged` to [`Targets::push`].
+    fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>);
+
+    /// Whether the next record may have nowhere to go.
+    fn is_full(&self, targets: &Targets<T>) -> bool;
+}
+
+fn any_full<T: Record>(targets: &Targets<T>) -> bool {
+    (0..targets.count()).any(|position| targets.is_full(position))
+}
+
+/// To the subtask with the sender's own index.
+#[derive(Debug, Default)]
+pub struct Forward;
+
+impl<T: Record> Route<T> for Forward {
+    fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
+        for record in staged.drain(..) {
+            targets.push(0, record);
+        }
+    }
+
+    fn is_full(&self, targets: &Targets<T>) -> bool {
+        targets.is_full(0)
+    }
+}
+
+/// Batch by batch to the subtasks in turn, skipping those that can't keep up.
+#[derive(Debug, Default)]
+pub struct Rebalance {
+    current: usize,
+}
+
+impl Rebalance {
+    /// Starts with the subtask at this position (modulo their count), so that several senders
+    /// don't all start with the first.
+    pub fn starting_at(position: usize) -> Self {
+        Rebalance { current: position }
+    }
+
+    fn advance<T: Record>(&mut self, targets: &Targets<T>) {
+        let count = targets.count();
+        let next = (1..=count)
+            .map(|step| (self.current + step) % count)
+            .find(|position| !targets.is_full(*position));
+        // With all full, one batch grows until credit comes; `is_full` stops the operator.
+        self.current = next.unwrap_or(self.current);
+    }
+}
+
+impl<T: Record> Route<T> for Rebalance {
+    fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
+        self.current %= targets.count();
+        for record in staged.drain(..) {
+            if targets.is_full(self.current) {
+                self.advance(targets);
+            }
+            targets.push(self.current, record);
+            if targets.is_empty(self.current) {
+                // The batch has just been sent.
+                self.advance(targets);
+            }
+        }
+    }
+
+    fn is_full(&self, targets: &Targets<T>) -> bool {
+        (0..targets.count()).all(|position| targets.is_full(position))
+    }
+}
+
+/// Every record to every subtask.
+#[derive(Debug, Default)]
+pub struct Broadcast;
+
+impl<T: Record> Route<T> for Broadcast {
+    fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
+        for record in staged.drain(..) {
+            for position in 1..targets.count() {
+                targets.push(position, record.clone());
+            }
+            targets.push(0, record);
+        }
+    }
+
+    fn is_full(&self, targets: &Targets<T>) -> bool {
+        any_full(targets)
+    }
+}
+
+/// Finds the key of a record.
+pub trait KeySelector<T>: Clone + Send + Sync + 'static {
+    /// What records are grouped by.
+    type Key: StateKey;
+
+    /// Calls `use_key` with the record's key.
+    fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&Self::Key) -> R) -> R;
+}
+
+/// Selects a key that is part of the record; nothing is copied.
+#[derive(Clone, Debug)]
+pub struct ByReference<F, K> {
+    select: F,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<F, K> ByReference<F, K> {
+    /// `select` must depend on the record alone.
+    pub fn new(select: F) -> Self {
+        ByReference {
+            select,
+            key: PhantomData,
+        }
+    }
+}
+
+impl<T, K, F> KeySelector<T> for ByReference<F, K>
+where
+    K: StateKey,
+    F: for<'a> Fn(&'a T) -> &'a K + Clone + Send + Sync + 'static,
+{
+    type Key = K;
+
+    #[inline]
+    fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {
+        use_key((self.select)(record))
+    }
+}
+
+/// Computes a key from the record.
+#[derive(Clone, Debug)]
+pub struct ByValue<F, K> {
+    select: F,
+    key: PhantomData<fn() -> K>,
+}
+
+impl<F, K> ByValue<F, K> {
+    /// `select` must depend on the record alone.
+    pub fn new(select: F) -> Self {
+        ByValue {
+            select,
+            key: PhantomData,
+        }
+    }
+}
+
+impl<T, K, F> KeySelector<T> for ByValue<F, K>
+where
+    K: StateKey,
+    F: Fn(&T) -> K + Clone + Send + Sync + 'static,
+{
+    type Key = K;
+
+    #[inline]
+    fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {
+        use_key(&(self.select)(record))
+    }
+}
+
+/// To the subtask that owns the key group of the record's key.
+#[derive(Debug)]
+pub struct ByKeyGroup<S> {
+    selector: S,
+    max_parallelism: MaxParallelism,
+    /// Receiving subtask by key group.
+    owners: Vec<u32>,
+}
+
+impl<S> ByKeyGroup<S> {
+    /// Key groups are those of the receiving operator, which has `parallelism` subtasks.
+    pub fn new(selector: S, max_parallelism: MaxParallelism, parallelism: u32) -> Self {
+        let owners = (0..max_parallelism.get())
+            .map(|group| max_parallelism.owner(tidegate_types::KeyGroup(group as u16), parallelism))
+            .collect();
+        ByKeyGroup {
+            selector,
+            max_parallelism,
+            owners,
+        }
+    }
+}
+
+impl<T: Record, S: KeySelector<T>> Route<T> for ByKeyGroup<S> {
+    fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
+        if targets.count() == 1 {
+            return Forward.route(staged, targets);
+        }
+        for record in staged.drain(..) {
+            let hash = self.selector.with_key(&record, StateKey::key_hash);
+            let group = self.max_parallelism.key_group(hash);
+            targets.push(self.owners[usize::from(group.0)] as usize, record);
+        }
+    }
+
+    fn is_full(&self, targets: &Targets<T>) -> bool {
+        any_full(targets)
+    }
+}

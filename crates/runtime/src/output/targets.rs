@@ -1,0 +1,203 @@
+//! The receiving subtasks of one edge, as the sender sees them: a batch in the making, credit and
+//! a sequence number for each.
+
+use serde::{Deserialize, Serialize};
+use tidegate_state::Record;
+use tidegate_types::CheckpointId;
+use timely::Bincode;
+use timely::communication::Pull;
+use timely::dataflow::channels::pushers;
+use timely::dataflow::operators::Capability;
+
+use crate::credit::{CreditSettings, Grant, SendCredit};
+use crate::item::{Item, Packet, Payload};
+
+/// Credit on its way from a receiving subtask back to the sender.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct CreditMessage {
+    /// Index of the subtask that returns it.
+    pub(crate) target: u32,
+    pub(crate) grant: Grant,
+}
+
+/// What connects a sending subtask with timely.
+pub(crate) struct Link<T> {
+    pub(crate) output: pushers::Output<u64, Packet<T>>,
+    /// Held from the start of the attempt to its end, and moved up with each barrier.
+    pub(crate) capability: Option<Capability<u64>>,
+    pub(crate) credit: Box<dyn Pull<Bincode<CreditMessage>>>,
+    /// Index of the sending subtask.
+    pub(crate) origin: u32,
+}
+
+struct Target<T> {
+    index: u32,
+    batch: Vec<T>,
+    batch_bytes: u64,
+    /// A batch of this weight is sent at once; follows what the credit advises.
+    batch_bytes_max: u64,
+    credit: SendCredit,
+    sequence: u64,
+}
+
+/// All receiving subtasks of one edge.
+pub struct Targets<T> {
+    targets: Vec<Target<T>>,
+    link: Link<T>,
+    weighing: Weighing,
+}
+
+/// What a record weighs in a channel's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weighing {
+    /// Its size in memory, with what it owns on the heap.
+    Bytes,
+    /// One: the window counts records. For splits, which stand for much work each.
+    Records,
+}
+
+impl<T: Record> Targets<T> {
+    /// The targets are the subtasks with these indexes: all of the receiver's for most edges, the
+    /// one with the sender's own index for a forward edge.
+    pub(crate) fn new(
+        indexes: impl Iterator<Item = u32>,
+        link: Link<T>,
+        settings: &CreditSettings,
+        weighing: Weighing,
+    ) -> Self {
+        let target = |index| {
+            let credit = SendCredit::new(settings);
+            Target {
+                index,
+                batch: Vec::new(),
+                batch_bytes: 0,
+                batch_bytes_max: credit.batch_bytes() as u64,
+                credit,
+                sequence: 0,
+            }
+        };
+        Targets {
+            targets: indexes.map(target).collect(),
+            link,
+            weighing,
+        }
+    }
+
+    /// Number of receiving subtasks.
+    pub fn count(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Adds a record to the batch for the target at this position (0 ..< [`count`](Self::count)).
+    #[inline]
+    pub fn push(&mut self, position: usize, record: T) {
+        let weight = match self.weighing {
+            Weighing::Bytes => (size_of::<T>() + record.heap_bytes()) as u64,
+            Weighing::Records => 1,
+        };
+        let target = &mut self.targets[position];
+        target.batch.push(record);
+        target.batch_bytes += weight;
+        if target.batch_bytes >= target.batch_bytes_max {
+            self.send_batch(position);
+        }
+    }
+
+    /// Whether this target has a full batch that waits for credit.
+    #[inline]
+    pub fn is_full(&self, position: usize) -> bool {
+        let target = &self.targets[position];
+        target.batch_bytes >= target.batch_bytes_max && !target.credit.is_open()
+    }
+
+    /// Whether nothing waits for this target.
+    pub(super) fn is_empty(&self, position: usize) -> bool {
+        self.targets[position].batch.is_empty()
+    }
+
+    #[inline(never)]
+    fn send_batch(&mut self, position: usize) {
+        if self.targets[position].credit.is_open() {
+            self.send_batch_regardless(position);
+        }
+    }
+
+    fn send_batch_regardless(&mut self, position: usize) {
+        let target = &mut self.targets[position];
+        if target.batch.is_empty() {
+            return;
+        }
+        let next = Vec::with_capacity(target.batch.len());
+        let records = std::mem::replace(&mut target.batch, next);
+        let bytes = std::mem::take(&mut target.batch_bytes);
+        target.credit.spend(bytes);
+        target.batch_bytes_max = target.credit.batch_bytes() as u64;
+        self.send(position, Payload::Data { records, bytes });
+    }
+
+    fn send(&mut self, position: usize, payload: Payload<T>) {
+        let target = &mut self.targets[position];
+        let sequence = target.sequence;
+        target.sequence += 1;
+        let item = Item {
+            target: target.index,
+            origin: self.link.origin,
+            sequence,
+            payload,
+        };
+        let capability = self
+            .link
+            .capability
+            .as_ref()
+            .expect("held until the attempt ends");
+        self.link
+            .output
+            .activate()
+            .give(capability, &mut Packet(Some(item)));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        for position in 0..self.targets.len() {
+            self.send_batch(position);
+        }
+    }
+
+    pub(crate) fn holds_records(&self) -> bool {
+        self.targets.iter().any(|target| !target.batch.is_empty())
+    }
+
+    /// Returns whether any credit came.
+    pub(crate) fn receive_credit(&mut self) -> bool {
+        let mut received = false;
+        while let Some(message) = self.link.credit.recv() {
+            received = true;
+            let CreditMessage { target, grant } = message.payload;
+            let position = self
+                .targets
+                .iter()
+                .position(|candidate| candidate.index == target)
+                .expect("credit comes only from receivers of this edge");
+            let target = &mut self.targets[position];
+            target.credit.receive(grant);
+            target.batch_bytes_max = target.credit.batch_bytes() as u64;
+            if target.batch_bytes >= target.batch_bytes_max {
+                self.send_batch(position);
+            }
+        }
+        received
+    }
+
+    pub(crate) fn send_marker(&mut self, payload: impl Fn() -> Payload<T>) {
+        for position in 0..self.targets.len() {
+            // Ordering: data before the marker goes first, on overdrawn credit if need be.
+            self.send_batch_regardless(position);
+            self.send(position, payload());
+        }
+    }
+
+    pub(crate) fn advance_to(&mut self, checkpoint: CheckpointId) {
+        if let Some(capability) = &mut self.link.capability {
+            capability.downgrade(&checkpoint.0);
+        }
+    }
+}

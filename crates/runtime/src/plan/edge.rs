@@ -1,0 +1,181 @@
+//! An edge as timely sees it: an output of one operator, an input of another, and a raw channel
+//! that brings credit back.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use tidegate_state::Record;
+use tidegate_types::graph::{Edge, Partitioning};
+use timely::Bincode;
+use timely::dataflow::channels::pact::{DistributorPact, Pipeline};
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+
+use super::RouteContext;
+use super::build::BuildContext;
+use crate::credit::CreditSettings;
+use crate::input::{InputPort, Puller};
+use crate::item::{Packet, ToTarget};
+use crate::output::{CreditMessage, EdgeOutput, Forward, Link, Route, Targets, Weighing};
+use crate::source::assignment_window;
+
+/// What travels on an edge, as flow control sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeKind {
+    /// Records: the window is in bytes and adapts to the receiver's speed.
+    Records,
+    /// Splits: the window is a small number of them.
+    Splits,
+}
+
+impl EdgeKind {
+    fn window(self) -> (CreditSettings, Weighing) {
+        match self {
+            EdgeKind::Records => (CreditSettings::default(), Weighing::Bytes),
+            EdgeKind::Splits => (assignment_window(), Weighing::Records),
+        }
+    }
+
+    pub(super) fn settings(self) -> CreditSettings {
+        self.window().0
+    }
+}
+
+type MakeRoute<T> = Arc<dyn Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync>;
+
+/// Connects two operators while the dataflow is built. What it returns are the typed ends, for
+/// the operators to take.
+pub(super) trait EdgeFactory: Send + Sync {
+    fn connect<'scope>(
+        &self,
+        context: &BuildContext<'scope>,
+        edge: Edge,
+        from: &mut OperatorBuilder<'scope, u64>,
+        to: &mut OperatorBuilder<'scope, u64>,
+    ) -> (UnlinkedOutput, Box<dyn Any>);
+
+    fn kind(&self) -> EdgeKind;
+}
+
+/// The sending end, until the operator's capability is known.
+pub(super) struct UnlinkedOutput {
+    /// An `Option<Unlinked<T>>`.
+    pub(super) typed: Box<dyn Any>,
+}
+
+/// See [`UnlinkedOutput`].
+pub(super) struct Unlinked<T> {
+    route: Box<dyn Route<T>>,
+    link: Link<T>,
+    targets: std::ops::Range<u32>,
+    kind: EdgeKind,
+}
+
+impl<T: Record> Unlinked<T> {
+    pub(super) fn link(
+        mut self,
+        capability: Option<timely::dataflow::operators::Capability<u64>>,
+    ) -> EdgeOutput<T> {
+        self.link.capability = capability;
+        let (settings, weighing) = self.kind.window();
+        EdgeOutput {
+            route: self.route,
+            targets: Targets::new(self.targets, self.link, &settings, weighing),
+        }
+    }
+}
+
+pub(super) struct TypedEdge<T> {
+    kind: EdgeKind,
+    route: MakeRoute<T>,
+}
+
+impl<T> TypedEdge<T> {
+    pub(super) fn new(kind: EdgeKind, route: MakeRoute<T>) -> Self {
+        TypedEdge { kind, route }
+    }
+}
+
+impl<T: Record> EdgeFactory for TypedEdge<T> {
+    fn connect<'scope>(
+        &self,
+        context: &BuildContext<'scope>,
+        edge: Edge,
+        from: &mut OperatorBuilder<'scope, u64>,
+        to: &mut OperatorBuilder<'scope, u64>,
+    ) -> (UnlinkedOutput, Box<dyn Any>) {
+        let (output, stream) = from.new_output::<Packet<T>>();
+        let forward = edge.partitioning == Partitioning::Forward;
+        let pull: Puller<T> = if forward {
+            let mut input = to.new_input(stream, Pipeline);
+            Box::new(move |take| {
+                input.for_each(|capability, packet| pass_on(capability.least(), packet, take));
+            })
+        } else {
+            let mut input = to.new_input(stream, DistributorPact(|_| ToTarget));
+            Box::new(move |take| {
+                input.for_each(|capability, packet| pass_on(capability.least(), packet, take));
+            })
+        };
+        // Credit wakes the sending operator, wherever it runs.
+        let worker = context.scope.worker();
+        let address = from.operator_info().address;
+        let (credit_out, credit_in) =
+            worker.allocate::<Bincode<CreditMessage>>(worker.new_identifier(), address);
+
+        let own = context.index;
+        let (sender, receiver) = (context.operator(edge.from), context.operator(edge.to));
+        let all = |parallelism| {
+            if forward {
+                own..own + 1
+            } else {
+                0..parallelism
+            }
+        };
+        let route = RouteContext {
+            origin: own,
+            parallelism: receiver.parallelism,
+            max_parallelism: receiver.max_parallelism,
+        };
+        let unlinked = Unlinked {
+            route: if forward {
+                Box::new(Forward)
+            } else {
+                (self.route)(route)
+            },
+            link: Link {
+                output,
+                capability: None,
+                credit: credit_in,
+                origin: own,
+            },
+            targets: all(receiver.parallelism),
+            kind: self.kind,
+        };
+        let port = InputPort {
+            pull,
+            credit: credit_out,
+            origins: all(sender.parallelism),
+        };
+        (
+            UnlinkedOutput {
+                typed: Box::new(unlinked),
+            },
+            Box::new(port),
+        )
+    }
+
+    fn kind(&self) -> EdgeKind {
+        self.kind
+    }
+}
+
+fn pass_on<T>(
+    time: Option<&u64>,
+    packet: &mut Packet<T>,
+    take: &mut dyn FnMut(u64, crate::item::Item<T>),
+) {
+    let time = *time.expect("every packet is sent under a capability");
+    if let Some(item) = packet.0.take() {
+        take(time, item);
+    }
+}

@@ -1,0 +1,213 @@
+//! A job, ready to be built as a timely dataflow on every worker, as often as attempts need it.
+//!
+//! The graph part is plain data that the coordinator sees too; beside it, each operator and each
+//! edge has a typed factory. Building is identical and infallible on all workers; whatever can
+//! fail happens in the first activation of a subtask.
+
+mod build;
+mod edge;
+mod node;
+
+use std::sync::Arc;
+
+use tidegate_state::Record;
+use tidegate_types::graph::{Edge, GraphError, JobGraph, OperatorRole, OperatorSpec, Partitioning};
+use tidegate_types::{JobId, OperatorId};
+
+pub(crate) use build::{BuiltWorker, build};
+use edge::{EdgeFactory, TypedEdge};
+use node::{NodeFactory, TypedNode};
+
+use crate::error::BoxError;
+use crate::logic::{Logic, SubtaskContext};
+use crate::output::Route;
+use crate::sink::{Plain, Sink, SubmitContext, TwoPhase, TwoPhaseSink};
+use crate::source::{Enumerate, Read, Source};
+
+/// Checks the configuration of one operator when the job is submitted.
+type Check = Box<dyn Fn(SubmitContext) -> Result<(), BoxError> + Send + Sync>;
+
+/// Which records weigh what on an edge; see [`JobPlan::connect`].
+pub use edge::EdgeKind;
+
+/// What the router of one subtask and edge is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteContext {
+    /// Index of the sending subtask.
+    pub origin: u32,
+    /// Parallelism of the receiver.
+    pub parallelism: u32,
+    /// Number of key groups of the receiver.
+    pub max_parallelism: tidegate_types::MaxParallelism,
+}
+
+/// The operators and edges of a job, with the code behind them.
+#[derive(Default)]
+pub struct JobPlan {
+    graph: JobGraph,
+    nodes: Vec<Arc<dyn NodeFactory>>,
+    edges: Vec<Arc<dyn EdgeFactory>>,
+    checks: Vec<(OperatorId, Check)>,
+}
+
+/// An operator can't work as it is configured.
+#[derive(Debug, thiserror::Error)]
+#[error("operator `{uid}`")]
+pub struct CheckError {
+    /// The operator.
+    pub uid: String,
+    /// What is wrong, and what to do.
+    #[source]
+    pub cause: BoxError,
+}
+
+impl JobPlan {
+    /// A job without operators.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The part that is plain data.
+    pub fn graph(&self) -> &JobGraph {
+        &self.graph
+    }
+
+    /// Changes what may be changed of an operator while the job is being put together.
+    pub fn operator_mut(&mut self, id: OperatorId) -> &mut OperatorSpec {
+        &mut self.graph.operators[id.0 as usize]
+    }
+
+    /// Changes how records travel along an edge while the job is being put together.
+    pub fn edges_mut(&mut self) -> &mut [Edge] {
+        &mut self.graph.edges
+    }
+
+    /// Checks the graph.
+    ///
+    /// # Errors
+    /// See [`JobGraph::validate`].
+    pub fn validate(&self) -> Result<(), GraphError> {
+        self.graph.validate()
+    }
+
+    /// Lets every source and sink check what it is configured with.
+    ///
+    /// # Errors
+    /// The first complaint, with the operator's name.
+    pub fn check(&self, context: SubmitContext) -> Result<(), CheckError> {
+        for (operator, check) in &self.checks {
+            let uid = || self.graph.operator(*operator).uid.0.clone();
+            check(context).map_err(|cause| CheckError { uid: uid(), cause })?;
+        }
+        Ok(())
+    }
+
+    /// Whether any operator commits transactions when a checkpoint completes.
+    pub fn commits(&self) -> bool {
+        self.graph
+            .operators
+            .iter()
+            .any(|op| op.role == OperatorRole::CommittingSink)
+    }
+
+    /// Identity under which checks run; see [`SubmitContext`].
+    pub fn submit_context(job: JobId, fresh: bool) -> SubmitContext {
+        SubmitContext { job, fresh }
+    }
+
+    /// Adds an operator. `make` runs once per subtask and attempt, on the subtask's worker.
+    pub fn operator<In, Out, L>(
+        &mut self,
+        spec: OperatorSpec,
+        make: impl Fn(&SubtaskContext) -> Result<L, BoxError> + Send + Sync + 'static,
+    ) -> OperatorId
+    where
+        In: Record,
+        Out: Record,
+        L: Logic<In, Out>,
+    {
+        let id = OperatorId(self.graph.operators.len() as u32);
+        self.graph.operators.push(spec);
+        self.nodes
+            .push(Arc::new(TypedNode::<In, Out, L>::new(Arc::new(make))));
+        id
+    }
+
+    /// Adds a source: its enumerator as `<uid>-splits`, and its readers as `spec` says. Returns
+    /// the readers.
+    pub fn source<S: Source>(&mut self, spec: OperatorSpec, source: S) -> OperatorId {
+        let source = Arc::new(source);
+        let splits = OperatorSpec {
+            uid: tidegate_types::OperatorUid(format!("{}-splits", spec.uid)),
+            parallelism: 1,
+            role: OperatorRole::Enumerator,
+            ..spec.clone()
+        };
+        let shared = Arc::clone(&source);
+        let enumerator = self.operator(splits, move |context| {
+            Enumerate::<S>::open(&shared, context)
+        });
+        let shared = Arc::clone(&source);
+        let spec = OperatorSpec {
+            role: OperatorRole::Reader,
+            ..spec
+        };
+        let readers = self.operator(spec, move |context| Read::<S>::open(&shared, context));
+        self.checks
+            .push((readers, Box::new(move |_| source.check())));
+        self.connect::<S::Split>(
+            (enumerator, readers),
+            Partitioning::Rebalance,
+            EdgeKind::Splits,
+            |_| Box::new(crate::output::Rebalance::default()),
+        );
+        readers
+    }
+
+    /// Adds a plain sink.
+    pub fn sink<T: Record, S: Sink<T>>(&mut self, spec: OperatorSpec, sink: S) -> OperatorId {
+        let spec = OperatorSpec {
+            role: OperatorRole::Sink,
+            ..spec
+        };
+        self.operator::<T, (), _>(spec, move |context| Plain::open(&sink, context))
+    }
+
+    /// Adds a two-phase sink.
+    pub fn two_phase_sink<T: Record, S: TwoPhaseSink<T>>(
+        &mut self,
+        spec: OperatorSpec,
+        sink: S,
+    ) -> OperatorId {
+        let sink = Arc::new(sink);
+        let spec = OperatorSpec {
+            role: OperatorRole::CommittingSink,
+            ..spec
+        };
+        let shared = Arc::clone(&sink);
+        let id = self.operator::<T, (), _>(spec, move |context| {
+            TwoPhase::<T, S>::open(&shared, context)
+        });
+        self.checks
+            .push((id, Box::new(move |context| sink.check(context))));
+        id
+    }
+
+    /// Connects two operators. `T` must be what the first emits and the second takes; `route`
+    /// makes the router of one sending subtask, and is asked again for each attempt.
+    pub fn connect<T: Record>(
+        &mut self,
+        (from, to): (OperatorId, OperatorId),
+        partitioning: Partitioning,
+        kind: EdgeKind,
+        route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync + 'static,
+    ) {
+        self.graph.edges.push(Edge {
+            from,
+            to,
+            partitioning,
+        });
+        self.edges
+            .push(Arc::new(TypedEdge::<T>::new(kind, Arc::new(route))));
+    }
+}

@@ -1,0 +1,124 @@
+//! An operator as timely sees it: a closure that activates one subtask.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use tidegate_state::Record;
+use tidegate_types::{OperatorId, SubtaskId};
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::progress::operate::FrontierInterest;
+
+use super::build::BuildContext;
+use super::edge::{Unlinked, UnlinkedOutput};
+use crate::clock::Ticks;
+use crate::credit::CreditSettings;
+use crate::error::BoxError;
+use crate::input::{InputPort, Inputs};
+use crate::logic::{Logic, SubtaskContext};
+use crate::output::Collector;
+use crate::subtask::{Assembly, Mailbox, Subtask};
+
+type Make<L> = Arc<dyn Fn(&SubtaskContext) -> Result<L, BoxError> + Send + Sync>;
+
+/// The typed ends of an operator's edges, in the order of the graph's edges.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) outputs: Vec<UnlinkedOutput>,
+    pub(super) inputs: Vec<Box<dyn Any>>,
+    pub(super) input_window: CreditSettings,
+}
+
+/// Finishes an operator once all its edges are connected.
+pub(super) trait NodeFactory: Send + Sync {
+    /// Returns where notices for the subtask go, unless the operator has no subtask here.
+    fn build<'scope>(
+        &self,
+        context: &BuildContext<'scope>,
+        operator: OperatorId,
+        builder: OperatorBuilder<'scope, u64>,
+        ends: Ends,
+    ) -> Option<Mailbox>;
+}
+
+pub(super) struct TypedNode<In, Out, L> {
+    make: Make<L>,
+    types: PhantomData<fn(In) -> Out>,
+}
+
+impl<In, Out, L> TypedNode<In, Out, L> {
+    pub(super) fn new(make: Make<L>) -> Self {
+        TypedNode {
+            make,
+            types: PhantomData,
+        }
+    }
+}
+
+fn typed<T: 'static>(end: Box<dyn Any>) -> T {
+    *end.downcast()
+        .expect("the facade connects only what has the same type")
+}
+
+impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, Out, L> {
+    fn build<'scope>(
+        &self,
+        context: &BuildContext<'scope>,
+        operator: OperatorId,
+        mut builder: OperatorBuilder<'scope, u64>,
+        ends: Ends,
+    ) -> Option<Mailbox> {
+        let spec = context.operator(operator);
+        for input in 0..ends.inputs.len() {
+            // Barriers come in-band; nobody waits for a frontier.
+            builder.set_notify_for(input, FrontierInterest::Never);
+        }
+        let ports: Vec<InputPort<In>> = ends.inputs.into_iter().map(typed).collect();
+        let outputs: Vec<Unlinked<Out>> = ends
+            .outputs
+            .into_iter()
+            .map(|end| typed(end.typed))
+            .collect();
+        if context.index >= spec.parallelism {
+            builder.build(|_capabilities| {
+                // Nothing is ever sent here; the handles are kept so that timely's channels live.
+                let _idle = (ports, outputs);
+                move |_frontiers| {
+                    let _ = &_idle;
+                }
+            });
+            return None;
+        }
+        let mailbox = Mailbox::default();
+        let subtask = SubtaskId {
+            operator,
+            index: context.index,
+        };
+        let make = Arc::clone(&self.make);
+        let activator = context.scope.activator_for(builder.operator_info().address);
+        let notices = mailbox.clone();
+        builder.build(move |capabilities| {
+            let mut capabilities = capabilities.into_iter();
+            let edges = outputs
+                .into_iter()
+                .map(|output| output.link(capabilities.next()))
+                .collect();
+            let inputs = Inputs::new(subtask, ports, &ends.input_window, Ticks::now());
+            let assembly = Assembly {
+                context: context.subtask_context(subtask),
+                make: Box::new(move |context| make(context)),
+                inputs,
+                out: Collector::new(edges),
+                mailbox: notices,
+                activator,
+                metrics: context.attempt.metrics.of(subtask),
+                mode: context.attempt.mode,
+                buffer_timeout: context.attempt.buffer_timeout,
+                reports_end: spec.role == tidegate_types::graph::OperatorRole::Reader,
+            };
+            let mut subtask = Subtask::<In, Out, L>::new(assembly);
+            move |_frontiers| subtask.activate()
+        });
+        Some(mailbox)
+    }
+}

@@ -1,0 +1,400 @@
+//! One parallel instance of an operator, as timely schedules it: everything around the
+//! [`Logic`] that is the same for all operators.
+//!
+//! Each activation works for about a millisecond: it takes in notices, credit and items, lets the
+//! logic work as far as credit reaches, and asks to be activated again if work is left. Nothing
+//! polls: a subtask with nothing to do sleeps until data, credit, a timer or a notice wakes it.
+//!
+//! Invariants: a snapshot of *n* contains exactly what came before barrier *n* on every channel
+//! (exactly-once mode); barrier *n* leaves before anything that came after it; after a failure the
+//! subtask does nothing but drain its inputs.
+
+mod barriers;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+use std::vec;
+
+use tidegate_state::{Record, SnapshotProgress};
+use tidegate_types::message::{Notice, Report};
+use tidegate_types::{AlignmentMode, CheckpointId, SubtaskId};
+use timely::scheduling::Activator;
+
+use crate::alignment::{Alignment, AlignmentAction, ChannelIndex};
+use crate::clock::Ticks;
+use crate::error::{BoxError, chain};
+use crate::input::Inputs;
+use crate::item::Payload;
+use crate::logic::{Activity, Flow, Logic, SubtaskContext};
+use crate::metrics::SubtaskMetrics;
+use crate::output::Collector;
+use crate::snapshot::Cancelled;
+
+/// How long one activation works before it lets other operators of the worker have a turn.
+const ACTIVATION_MAX: Duration = Duration::from_millis(1);
+
+/// How long to leave a snapshot's writer alone that has enough to do.
+const WRITERS_WAIT: Duration = Duration::from_millis(1);
+
+/// Notices for one subtask, put there by its worker.
+pub(crate) type Mailbox = Rc<RefCell<VecDeque<Notice>>>;
+
+/// Makes a logic and restores its state. Runs on the worker, in the first activation.
+pub(crate) type MakeLogic<L> = Box<dyn FnOnce(&SubtaskContext) -> Result<L, BoxError>>;
+
+/// What a subtask is assembled from.
+pub(crate) struct Assembly<In, Out, L> {
+    pub(crate) context: SubtaskContext,
+    pub(crate) make: MakeLogic<L>,
+    pub(crate) inputs: Inputs<In>,
+    pub(crate) out: Collector<Out>,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) activator: Activator,
+    pub(crate) metrics: SubtaskMetrics,
+    pub(crate) mode: AlignmentMode,
+    pub(crate) buffer_timeout: Duration,
+    /// Whether the end of this subtask is the end of a source.
+    pub(crate) reports_end: bool,
+}
+
+enum Phase<L> {
+    /// Not yet activated.
+    Created(MakeLogic<L>),
+    Running(L),
+    /// Failed: the attempt is being stopped.
+    Dead,
+}
+
+/// A data item that the logic has begun to work on.
+struct Current<In> {
+    channel: ChannelIndex,
+    records: vec::IntoIter<In>,
+    bytes: u64,
+}
+
+pub(crate) struct Subtask<In, Out, L> {
+    context: SubtaskContext,
+    phase: Phase<L>,
+    inputs: Inputs<In>,
+    current: Option<Current<In>>,
+    out: Collector<Out>,
+    alignment: Alignment,
+    alignment_actions: Vec<AlignmentAction>,
+    /// Newest checkpoint whose barrier has come on every channel.
+    passed: CheckpointId,
+    /// Snapshots that are neither completed nor aborted as far as this subtask knows.
+    snapshots: Vec<(CheckpointId, Cancelled)>,
+    /// `finish()` has run, in this attempt or before the checkpoint it was restored from.
+    finished: bool,
+    end_sent: bool,
+    paused_until: Option<Ticks>,
+    /// When the timer that is set will fire.
+    timer: Option<Ticks>,
+    last_flush: Ticks,
+    mailbox: Mailbox,
+    activator: Activator,
+    metrics: SubtaskMetrics,
+    records_in: u64,
+    mode: AlignmentMode,
+    buffer_timeout: Duration,
+    reports_end: bool,
+    types: PhantomData<fn(In) -> Out>,
+}
+
+/// What is left to do at the end of an activation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Work,
+    Nothing,
+    Until(Ticks),
+}
+
+impl Rest {
+    fn sooner(self, other: Rest) -> Rest {
+        match (self, other) {
+            (Rest::Work, _) | (_, Rest::Work) => Rest::Work,
+            (Rest::Nothing, rest) | (rest, Rest::Nothing) => rest,
+            (Rest::Until(one), Rest::Until(another)) => Rest::Until(one.min(another)),
+        }
+    }
+}
+
+impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
+    pub(crate) fn new(assembly: Assembly<In, Out, L>) -> Self {
+        let Assembly {
+            context,
+            make,
+            inputs,
+            out,
+            mailbox,
+            activator,
+            metrics,
+            mode,
+            ..
+        } = assembly;
+        let alignment = Alignment::new(mode, inputs.channel_count());
+        Subtask {
+            finished: context.restore.finished,
+            context,
+            phase: Phase::Created(make),
+            inputs,
+            current: None,
+            out,
+            alignment,
+            alignment_actions: Vec::new(),
+            passed: CheckpointId::NONE,
+            snapshots: Vec::new(),
+            end_sent: false,
+            paused_until: None,
+            timer: None,
+            last_flush: Ticks::now(),
+            mailbox,
+            activator,
+            metrics,
+            records_in: 0,
+            mode,
+            buffer_timeout: assembly.buffer_timeout,
+            reports_end: assembly.reports_end,
+            types: PhantomData,
+        }
+    }
+
+    /// Runs one activation. Panics and errors of the logic end the attempt, by a report.
+    pub(crate) fn activate(&mut self) {
+        if matches!(self.phase, Phase::Dead) {
+            self.discard_input();
+            return;
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run()));
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.die(chain(&error)),
+            Err(panic) => self.die(format!("panicked: {}", panic_message(&*panic))),
+        }
+    }
+
+    fn id(&self) -> SubtaskId {
+        self.context.subtask
+    }
+
+    fn die(&mut self, cause: String) {
+        self.phase = Phase::Dead;
+        self.current = None;
+        self.context.reports.fail(Some(self.id()), cause);
+        self.discard_input();
+    }
+
+    fn discard_input(&mut self) {
+        // Draining keeps timely's progress going; what was drained is of no use to anybody, and
+        // so is what may be wrong with it.
+        let _ = self.inputs.pull(CheckpointId::NONE);
+        let nothing_blocked = Alignment::new(self.mode, self.inputs.channel_count());
+        while self.inputs.next(&nothing_blocked, false, None).is_some() {}
+        self.mailbox.borrow_mut().clear();
+    }
+
+    fn run(&mut self) -> Result<(), BoxError> {
+        let began = Ticks::now();
+        self.open_once()?;
+        self.timer = self.timer.filter(|timer| *timer > began);
+        self.out.receive_credit();
+        self.inputs.pull(self.passed)?;
+        self.handle_notices()?;
+        let rest = self.work(began)?;
+        self.settle(rest);
+        Ok(())
+    }
+
+    fn open_once(&mut self) -> Result<(), BoxError> {
+        if let Phase::Created(_) = &self.phase {
+            let Phase::Created(make) = std::mem::replace(&mut self.phase, Phase::Dead) else {
+                unreachable!("matched above")
+            };
+            self.phase = Phase::Running(make(&self.context)?);
+            self.context
+                .reports
+                .send(Report::Running { subtask: self.id() });
+        }
+        Ok(())
+    }
+
+    fn logic(&mut self) -> &mut L {
+        match &mut self.phase {
+            Phase::Running(logic) => logic,
+            Phase::Created(_) | Phase::Dead => unreachable!("only running subtasks do work"),
+        }
+    }
+
+    /// Works until nothing is left that can be done now, or the time is up.
+    fn work(&mut self, began: Ticks) -> Result<Rest, BoxError> {
+        loop {
+            let rest = self.step()?;
+            let now = Ticks::now();
+            if rest != Rest::Work {
+                return Ok(rest);
+            }
+            if now.since(began) >= ACTIVATION_MAX {
+                return Ok(Rest::Work);
+            }
+        }
+    }
+
+    /// One piece of work: an item, or a poll of the logic.
+    fn step(&mut self) -> Result<Rest, BoxError> {
+        let paused = self.paused();
+        if self.current.is_some() && !self.out.is_full() && !paused {
+            self.process_current()?;
+            return Ok(Rest::Work);
+        }
+        let markers_only = self.current.is_some() || self.out.is_full() || paused;
+        if let Some((channel, payload)) = self.next_item(markers_only) {
+            self.take(channel, payload)?;
+            return Ok(Rest::Work);
+        }
+        let copying = match self.logic().advance_snapshots() {
+            SnapshotProgress::Done => Rest::Nothing,
+            SnapshotProgress::More => Rest::Work,
+            SnapshotProgress::WritersBehind => Rest::Until(Ticks::now().after(WRITERS_WAIT)),
+        };
+        let polled = if self.out.is_full() {
+            Rest::Nothing
+        } else {
+            self.poll_logic()?
+        };
+        let paused = self.paused_until.map_or(Rest::Nothing, Rest::Until);
+        Ok(copying.sooner(polled).sooner(paused))
+    }
+
+    fn paused(&mut self) -> bool {
+        self.paused_until = self.paused_until.filter(|until| Ticks::now() < *until);
+        self.paused_until.is_some()
+    }
+
+    /// While an item is half done, the rest of its channel is behind it.
+    fn next_item(&mut self, markers_only: bool) -> Option<(ChannelIndex, Payload<In>)> {
+        let busy = self.current.as_ref().map(|current| current.channel);
+        self.inputs.next(&self.alignment, markers_only, busy)
+    }
+
+    fn take(&mut self, channel: ChannelIndex, payload: Payload<In>) -> Result<(), BoxError> {
+        match payload {
+            Payload::Data { records, bytes } => {
+                self.current = Some(Current {
+                    channel,
+                    records: records.into_iter(),
+                    bytes,
+                });
+                Ok(())
+            }
+            Payload::Barrier(barrier) => self.on_barrier(channel, barrier),
+            Payload::Cancel(checkpoint) => self.on_cancel(channel, checkpoint),
+            Payload::EndOfData => Ok(()),
+        }
+    }
+
+    fn process_current(&mut self) -> Result<(), BoxError> {
+        let Phase::Running(logic) = &mut self.phase else {
+            return Ok(());
+        };
+        let Some(current) = &mut self.current else {
+            return Ok(());
+        };
+        let before = current.records.len();
+        let flow = logic.process(&mut current.records, &mut self.out)?;
+        self.records_in += (before - current.records.len()) as u64;
+        if let Flow::PauseUntil(until) = flow {
+            self.paused_until = Some(until);
+        }
+        if current.records.len() == 0 {
+            let (channel, bytes) = (current.channel, current.bytes);
+            self.current = None;
+            let worked_off = self.logic().take_worked_off().unwrap_or(bytes);
+            self.inputs.processed(channel, worked_off);
+        }
+        Ok(())
+    }
+
+    fn poll_logic(&mut self) -> Result<Rest, BoxError> {
+        if self.end_sent {
+            return Ok(Rest::Nothing);
+        }
+        let ended = self.current.is_none() && self.inputs.all_ended();
+        let Phase::Running(logic) = &mut self.phase else {
+            return Ok(Rest::Nothing);
+        };
+        let activity = logic.poll(ended, &mut self.out)?;
+        if let Some(bytes) = logic.take_worked_off()
+            && bytes > 0
+        {
+            self.inputs.processed(ChannelIndex(0), bytes);
+        }
+        Ok(match activity {
+            Activity::Busy => Rest::Work,
+            Activity::Idle => Rest::Nothing,
+            Activity::At(at) => Rest::Until(at),
+            Activity::Ended => {
+                self.end()?;
+                Rest::Nothing
+            }
+        })
+    }
+
+    /// All input has ended and the logic has nothing more to do.
+    fn end(&mut self) -> Result<(), BoxError> {
+        if !self.finished {
+            let Phase::Running(logic) = &mut self.phase else {
+                return Ok(());
+            };
+            logic.finish(&mut self.out)?;
+            self.finished = true;
+        }
+        self.out.send_end_of_data();
+        self.end_sent = true;
+        if self.reports_end {
+            self.context
+                .reports
+                .send(Report::SourceEnded { subtask: self.id() });
+        }
+        Ok(())
+    }
+
+    /// Flushes, returns credit, and arranges for the next activation.
+    fn settle(&mut self, rest: Rest) {
+        let now = Ticks::now();
+        let overdue = now.since(self.last_flush) >= self.buffer_timeout;
+        if (rest != Rest::Work || overdue) && self.out.holds_records() {
+            self.out.flush();
+            self.last_flush = now;
+        }
+        let backlogged = self.current.is_some() || self.inputs.has_ready(&self.alignment);
+        self.inputs.return_credit(now, backlogged);
+        self.metrics.update(self.records_in, self.out.emitted());
+        match rest {
+            Rest::Work => self.activator.activate(),
+            Rest::Nothing => {}
+            Rest::Until(at) => self.set_timer(now, at),
+        }
+    }
+
+    fn set_timer(&mut self, now: Ticks, at: Ticks) {
+        // Every activate_after stays in timely's heap until it fires: set none that is no sooner.
+        if self.timer.is_none_or(|timer| at < timer) {
+            self.timer = Some(at);
+            self.activator.activate_after(at.since(now));
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without a message".to_owned()
+    }
+}
