@@ -104,6 +104,45 @@ fn a_stuck_receiver_keeps_its_windows_until_it_moves() {
 }
 
 #[test]
+fn a_tiny_window_grants_only_what_was_processed() {
+    let settings = CreditSettings {
+        window_initial: 3,
+        ..CreditSettings::default()
+    };
+    let mut receiver = ReceiveCredit::new(settings, 1, Duration::ZERO);
+    receiver.on_processed(CHANNEL, 0);
+    assert_eq!(grants(&mut receiver), []);
+    receiver.on_processed(CHANNEL, 1);
+    let expected = Grant {
+        bytes: 1,
+        batch_bytes: 1,
+    };
+    assert_eq!(grants(&mut receiver), [expected]);
+}
+
+#[test]
+fn a_window_at_most_doubles_per_period() {
+    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    for (period, expected) in [(1, 16 << 10), (2, 32 << 10), (3, 64 << 10)] {
+        receiver.on_processed(CHANNEL, 1_000_000);
+        receiver.adapt(millis(10 * period), true);
+        assert_eq!(receiver.window(CHANNEL), expected);
+    }
+}
+
+#[test]
+fn capacity_is_measured_afresh_after_a_lull() {
+    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    receiver.on_processed(CHANNEL, 200);
+    receiver.adapt(millis(10), true); // 20 kB/s
+    assert_eq!(receiver.window(CHANNEL), 2_000);
+    receiver.adapt(millis(20), false);
+    receiver.on_processed(CHANNEL, 300);
+    receiver.adapt(millis(30), true); // 30 kB/s, whatever it was before
+    assert_eq!(receiver.window(CHANNEL), 3_000);
+}
+
+#[test]
 fn a_slow_sink_soon_has_little_in_flight() {
     // 1000 records/s of 20 bytes.
     let mut simulation = Simulation::endless(&CreditSettings::default(), 2, 20);
