@@ -92,7 +92,7 @@ impl AbortReason {
 }
 
 /// Whether a decline points at a fault, rather than at a checkpoint that came at a bad moment.
-fn decline_counts(reason: &DeclineReason) -> bool {
+pub(crate) fn decline_counts(reason: &DeclineReason) -> bool {
     match reason {
         DeclineReason::SnapshotFailed { .. } | DeclineReason::WriteFailed { .. } => true,
         DeclineReason::NotReady

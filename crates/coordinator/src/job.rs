@@ -1,18 +1,31 @@
-//! A job: its attempts, its checkpoints and its end.
+//! A job: a series of attempts, the checkpoints that connect them, and an end.
+//!
+//! [`Job`] routes events to the parts that decide (checkpoints, the restart strategy, the way to
+//! the end) and turns what they signal into a change of phase. It knows neither how a checkpoint
+//! comes about nor when a restart is allowed.
+
+use std::sync::Arc;
 
 use tidegate_types::graph::{GraphError, JobGraph};
-use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, Millis};
+use tidegate_types::message::{AddressedReport, Report, SubtaskFailure, WriteOutcome};
+use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, JobId, Millis, SubtaskId};
 
-use crate::action::JobAction;
+use crate::action::{JobAction, JobEnd, JobNote, RestartDecision};
+use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal};
 use crate::event::{DurableFacts, JobEvent, Now};
+use crate::failure::{FailureReason, JobFailure, StorageStep};
+use crate::lifecycle::{Attempt, Next, Phase, Threads};
 use crate::restart::Restarts;
 use crate::restore::{RestoreError, plan_restore};
 use crate::settings::{JobSettings, SettingsError};
 use crate::statistics::Statistics;
 
 /// Why a job can't even start.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 pub enum JobError {
+    /// The job graph can't run.
+    #[error("the job graph is invalid")]
+    Graph(#[source] GraphError),
     /// The settings are wrong.
     #[error("the job's settings are invalid")]
     Settings(#[source] SettingsError),
@@ -32,42 +45,588 @@ pub enum JobError {
 }
 
 /// All decisions of one job. Performs no IO.
+///
+/// Drive it with [`step`](Self::step): one event in, actions out, in the order in which they must
+/// be issued; outcomes come back as events. One `Job` at a time may exist for a namespace: it
+/// takes for granted that nobody else writes there.
 #[derive(Debug)]
 pub struct Job {
-    statistics: Statistics,
+    graph: Arc<JobGraph>,
+    allow_non_restored_state: bool,
+    now: Now,
+    phase: Phase,
+    checkpoints: CheckpointCoordinator,
     restarts: Restarts,
+    /// The largest attempt number ever seen.
+    attempt_max: AttemptNumber,
+    /// Attempts above this number are of this `Job`; what those below write is not its business.
+    attempt_before: AttemptNumber,
 }
 
 impl Job {
     /// Makes a job that waits for [`JobEvent::Start`].
+    ///
+    /// `recovered` are the checkpoints that the completed-checkpoint store lists, in any order;
+    /// `facts` is what else is durable.
+    ///
+    /// # Errors
+    /// If the graph or the settings are invalid, if a checkpoint is of another job, or if the
+    /// latest doesn't fit the graph. Nothing has been started or changed then.
     pub fn new(
-        _job: JobId,
+        job: JobId,
         graph: JobGraph,
         settings: JobSettings,
-        recovered: Vec<CompletedCheckpoint>,
-        _facts: DurableFacts,
+        mut recovered: Vec<CompletedCheckpoint>,
+        facts: DurableFacts,
     ) -> Result<Self, JobError> {
-        let _ = plan_restore(&graph, recovered.last(), settings.allow_non_restored_state);
-        let _: Option<GraphError> = None;
+        graph.validate().map_err(JobError::Graph)?;
+        settings.validate().map_err(JobError::Settings)?;
+        if let Some(foreign) = recovered.iter().find(|completed| completed.job != job) {
+            return Err(JobError::ForeignCheckpoint {
+                checkpoint: foreign.id,
+                found: foreign.job,
+                job,
+            });
+        }
+        recovered.sort_by_key(|completed| completed.id);
+        recovered.dedup_by_key(|completed| completed.id);
+        let attempts = recovered.iter().map(|completed| completed.attempt);
+        let attempt_max = attempts.fold(facts.attempt_max, AttemptNumber::max);
+        plan_restore(&graph, recovered.last(), settings.allow_non_restored_state)
+            .map_err(JobError::Restore)?;
+        let graph = Arc::new(graph);
         Ok(Job {
-            statistics: Statistics::default(),
+            allow_non_restored_state: settings.allow_non_restored_state,
+            now: Now::default(),
+            phase: Phase::Created,
+            checkpoints: CheckpointCoordinator::new(
+                job,
+                graph.clone(),
+                settings.checkpoints,
+                recovered,
+                facts.checkpoint_max,
+            ),
+            graph,
             restarts: Restarts::new(settings.restart),
+            attempt_max,
+            attempt_before: attempt_max,
         })
     }
 
-    /// Takes one event and appends what to do, in the order in which it must be issued.
-    pub fn step(&mut self, _now: Now, _event: JobEvent, _actions: &mut Vec<JobAction>) {}
+    /// Takes one event and appends what to do to `actions`, in the order in which it must be
+    /// issued. After [`JobAction::End`] nothing is appended any more.
+    pub fn step(&mut self, now: Now, event: JobEvent, actions: &mut Vec<JobAction>) {
+        if matches!(self.phase, Phase::Ended) {
+            return;
+        }
+        self.now = Now {
+            monotonic: now.monotonic.max(self.now.monotonic),
+            wall: now.wall,
+        };
+        self.checkpoints.advance(self.now, actions);
+        self.react(actions);
+        self.on_event(event, actions);
+        self.react(actions);
+        self.mark_finished_if_over(actions);
+        self.reserve_attempt_if_due(actions);
+        self.checkpoints.trigger_due(actions);
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+    }
 
-    /// When to call again with [`JobEvent::Tick`] if nothing happens before.
+    /// When to call [`step`](Self::step) with [`JobEvent::Tick`] if nothing happens before; always
+    /// later than the last step.
     pub fn next_deadline(&self) -> Option<Millis> {
-        None
+        match self.phase {
+            Phase::Ended => None,
+            Phase::Waiting { restart_at } => Some(restart_at),
+            _ => self.checkpoints.deadline(),
+        }
     }
 
-    /// Counters and distributions.
+    /// Counters and distributions since this `Job` was made.
     pub fn statistics(&self) -> &Statistics {
-        &self.statistics
+        self.checkpoints.statistics()
     }
 
-    /// Asserts what must hold between steps.
-    pub fn check_invariants(&self) {}
+    /// The checkpoint that a restart would restore.
+    pub fn latest_completed(&self) -> Option<&CompletedCheckpoint> {
+        self.checkpoints.latest()
+    }
+
+    /// Asserts what must hold between steps. Called after every step of a debug build.
+    ///
+    /// # Panics
+    /// If something doesn't hold, which is a bug of this crate.
+    pub fn check_invariants(&self) {
+        self.checkpoints.check_invariants();
+        match &self.phase {
+            Phase::Active(attempt) => assert_eq!(attempt.number, self.attempt_max),
+            Phase::Settling { .. } => assert!(!self.checkpoints.is_settled()),
+            Phase::Waiting { restart_at } => {
+                assert!(
+                    *restart_at > self.now.monotonic,
+                    "a due restart is under way"
+                );
+                assert!(
+                    self.checkpoints.is_settled(),
+                    "a restart knows its checkpoint"
+                );
+                assert!(
+                    !self.checkpoints.is_in_doubt(),
+                    "a restart knows its checkpoint"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn on_event(&mut self, event: JobEvent, actions: &mut Vec<JobAction>) {
+        match event {
+            JobEvent::Tick => {}
+            JobEvent::Start => self.on_start(actions),
+            JobEvent::Report(report) => self.on_report(report, actions),
+            JobEvent::AttemptReserved { attempt, outcome } => {
+                self.on_attempt_reserved(attempt, outcome, actions);
+            }
+            JobEvent::AttemptLaunchFailed { attempt, cause } => {
+                self.on_attempt_failed(attempt, FailureReason::Launch { cause }, actions);
+            }
+            JobEvent::AttemptStopped { attempt } => self.on_attempt_stopped(attempt, actions),
+            JobEvent::IdsReserved { up_to, outcome } => {
+                self.checkpoints.on_ids_reserved(up_to, outcome, actions);
+            }
+            JobEvent::MetadataPublished {
+                checkpoint,
+                outcome,
+            } => {
+                self.checkpoints
+                    .on_metadata_published(checkpoint, outcome, actions);
+                self.leave_settling(actions);
+            }
+            JobEvent::PointerStored {
+                checkpoint,
+                outcome,
+            } => {
+                self.checkpoints
+                    .on_pointer_stored(checkpoint, outcome, actions);
+                self.leave_settling(actions);
+            }
+            JobEvent::Recovered { completed } => self.on_recovered(completed, actions),
+            JobEvent::MarkedFinished { outcome } => self.on_marked_finished(outcome, actions),
+            JobEvent::TriggerRequested { kind } => self.checkpoints.on_requested(kind, actions),
+            JobEvent::CancelRequested => self.on_cancel(actions),
+        }
+    }
+
+    fn on_start(&mut self, actions: &mut Vec<JobAction>) {
+        if matches!(self.phase, Phase::Created) {
+            self.phase = Phase::ReservingAttempt;
+            actions.push(JobAction::ReserveAttempt);
+        }
+    }
+
+    fn on_attempt_reserved(
+        &mut self,
+        attempt: AttemptNumber,
+        outcome: WriteOutcome,
+        actions: &mut Vec<JobAction>,
+    ) {
+        match self.phase {
+            Phase::ReservingAttempt => {}
+            Phase::Cancelling => return self.end(JobEnd::Cancelled, actions),
+            _ => return,
+        }
+        let cause = match outcome {
+            WriteOutcome::Done if attempt > self.attempt_max => {
+                return self.start_attempt(attempt, actions);
+            }
+            WriteOutcome::Done => {
+                let max = self.attempt_max;
+                format!("`{attempt}` was reserved, but `{max}` is in use already")
+            }
+            // A number that was reserved all the same is skipped.
+            WriteOutcome::NotDone { cause } | WriteOutcome::Unknown { cause } => cause,
+        };
+        let step = StorageStep::ReserveAttempt;
+        let reason = FailureReason::Storage { step, cause };
+        let next = self.after_failure(None, reason, actions);
+        self.proceed(next, actions);
+    }
+
+    fn start_attempt(&mut self, attempt: AttemptNumber, actions: &mut Vec<JobAction>) {
+        self.attempt_max = attempt;
+        let latest = self.checkpoints.latest();
+        let restore = latest.map(|checkpoint| checkpoint.id);
+        match plan_restore(&self.graph, latest, self.allow_non_restored_state) {
+            Ok(plan) => {
+                self.checkpoints.statistics_mut().latest_restored = restore;
+                self.phase = Phase::Active(Attempt::new(attempt, &self.graph));
+                let plan = Box::new(plan);
+                actions.push(JobAction::StartAttempt {
+                    attempt,
+                    restore,
+                    plan,
+                });
+            }
+            // Another attempt would meet the same checkpoint.
+            Err(cause) => {
+                let failure = self.failure(None, FailureReason::Restore { cause });
+                self.end(JobEnd::Failed(failure), actions);
+            }
+        }
+    }
+
+    fn on_report(&mut self, report: AddressedReport, actions: &mut Vec<JobAction>) {
+        let number = report.attempt;
+        if number <= self.attempt_before || number > self.attempt_max {
+            // Of an attempt that this job didn't start: whatever it wrote belongs to others.
+            return;
+        }
+        match report.report {
+            Report::Acknowledged {
+                checkpoint,
+                subtask,
+                state,
+                metrics,
+            } => {
+                let ack = Acknowledgement {
+                    attempt: number,
+                    checkpoint,
+                    subtask,
+                    state,
+                    metrics,
+                };
+                self.checkpoints.on_acknowledged(ack, actions);
+            }
+            Report::Failed(failure) => {
+                let reason = self.failure_reason(failure);
+                self.on_attempt_failed(number, reason, actions);
+            }
+            report => self.on_active_report(number, report, actions),
+        }
+    }
+
+    /// Takes reports that mean nothing once their attempt is over.
+    fn on_active_report(
+        &mut self,
+        number: AttemptNumber,
+        report: Report,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let Phase::Active(attempt) = &mut self.phase else {
+            return;
+        };
+        if attempt.number != number {
+            return;
+        }
+        match report {
+            Report::Running { subtask } => {
+                if attempt.starting.remove(&subtask) && attempt.starting.is_empty() {
+                    self.checkpoints.start(number, actions);
+                    if attempt.end.sources_ended() {
+                        self.checkpoints.on_sources_ended();
+                    }
+                }
+            }
+            Report::Declined {
+                checkpoint,
+                subtask,
+                reason,
+            } => self
+                .checkpoints
+                .on_declined(checkpoint, subtask, reason, actions),
+            Report::SourceEnded { subtask } => {
+                let last = self.checkpoints.last_id();
+                if attempt.end.on_source_ended(subtask, last) && attempt.starting.is_empty() {
+                    self.checkpoints.on_sources_ended();
+                }
+            }
+            Report::Committed {
+                checkpoint,
+                subtask,
+            } => attempt.end.on_committed(subtask, checkpoint),
+            Report::Acknowledged { .. } | Report::Failed(_) => {
+                unreachable!("handled for attempts that are over as well")
+            }
+        }
+    }
+
+    fn failure_reason(&self, failure: SubtaskFailure) -> FailureReason {
+        let cause = failure.cause;
+        match failure.subtask {
+            Some(SubtaskId { operator, index })
+                if self.graph.operators.len() > operator.0 as usize =>
+            {
+                FailureReason::Subtask {
+                    operator: self.graph.operator(operator).uid.clone(),
+                    index,
+                    cause,
+                }
+            }
+            _ => FailureReason::Attempt { cause },
+        }
+    }
+
+    /// Reacts to what the checkpoints have signalled.
+    fn react(&mut self, actions: &mut Vec<JobAction>) {
+        for signal in self.checkpoints.take_signals() {
+            let Phase::Active(attempt) = &mut self.phase else {
+                continue;
+            };
+            let number = attempt.number;
+            match signal {
+                Signal::Completed(checkpoint) => {
+                    if attempt.end.on_completed(checkpoint) {
+                        self.checkpoints.wind_down(actions);
+                    }
+                }
+                Signal::Fail(reason) => self.on_attempt_failed(number, reason, actions),
+            }
+        }
+        // Stopping an attempt aborts checkpoints, which is no failure of theirs.
+        assert_eq!(
+            self.checkpoints.take_signals(),
+            [],
+            "aborting for good signals nothing"
+        );
+    }
+
+    /// The running attempt can't go on: stops it and asks the restart strategy. What the marker
+    /// of a finished job says is true whatever happens to its last attempt.
+    fn on_attempt_failed(
+        &mut self,
+        number: AttemptNumber,
+        reason: FailureReason,
+        actions: &mut Vec<JobAction>,
+    ) {
+        match &self.phase {
+            Phase::Active(attempt) if attempt.number == number => {
+                self.stop_after_failure(number, Threads::Running, reason, actions);
+            }
+            _ => {}
+        }
+    }
+
+    fn stop_after_failure(
+        &mut self,
+        number: AttemptNumber,
+        threads: Threads,
+        reason: FailureReason,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let next = self.after_failure(Some(number), reason, actions);
+        self.stop_attempt(number, threads, next, actions);
+    }
+
+    fn stop_attempt(
+        &mut self,
+        attempt: AttemptNumber,
+        threads: Threads,
+        next: Next,
+        actions: &mut Vec<JobAction>,
+    ) {
+        // Ordering: stopping comes first, since the next attempt waits for it, not for deletions.
+        if threads == Threads::Running {
+            actions.push(JobAction::StopAttempt { attempt });
+        }
+        self.checkpoints.end_attempt(actions);
+        match threads {
+            Threads::Running => self.phase = Phase::Stopping { attempt, next },
+            Threads::Joined => self.settle(next, actions),
+        }
+    }
+
+    fn after_failure(
+        &mut self,
+        attempt: Option<AttemptNumber>,
+        reason: FailureReason,
+        actions: &mut Vec<JobAction>,
+    ) -> Next {
+        let failure = self.failure(attempt, reason.clone());
+        let decision = self.restarts.on_failure(self.now.monotonic);
+        self.checkpoints.statistics_mut().restarts = self.restarts.count();
+        actions.push(JobAction::Note(JobNote::AttemptFailed {
+            attempt,
+            reason,
+            decision,
+        }));
+        match decision {
+            RestartDecision::RestartAfter(delay) => Next::Restart {
+                at: self.now.monotonic.after(delay),
+            },
+            RestartDecision::GiveUp => Next::End(JobEnd::Failed(failure)),
+        }
+    }
+
+    fn failure(&self, attempt: Option<AttemptNumber>, reason: FailureReason) -> Box<JobFailure> {
+        Box::new(JobFailure {
+            attempt,
+            reason,
+            restarts: self.restarts.count(),
+            strategy: self.restarts.strategy().to_string(),
+        })
+    }
+
+    fn on_attempt_stopped(&mut self, number: AttemptNumber, actions: &mut Vec<JobAction>) {
+        match &mut self.phase {
+            Phase::Active(attempt) if attempt.number == number => {
+                let reason = FailureReason::StoppedSilently;
+                self.stop_after_failure(number, Threads::Joined, reason, actions);
+            }
+            Phase::MarkingFinished { attempt, threads } if *attempt == number => {
+                *threads = Threads::Joined;
+            }
+            Phase::Stopping { attempt, .. } if *attempt == number => {
+                if let Phase::Stopping { next, .. } = self.take_phase() {
+                    self.settle(next, actions);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The attempt is gone: goes on as soon as its last checkpoint is decided.
+    fn settle(&mut self, next: Next, actions: &mut Vec<JobAction>) {
+        if self.checkpoints.is_settled() {
+            self.proceed(next, actions);
+        } else {
+            self.phase = Phase::Settling { next };
+        }
+    }
+
+    fn leave_settling(&mut self, actions: &mut Vec<JobAction>) {
+        if matches!(self.phase, Phase::Settling { .. })
+            && let Phase::Settling { next } = self.take_phase()
+        {
+            self.settle(next, actions);
+        }
+    }
+
+    fn proceed(&mut self, next: Next, actions: &mut Vec<JobAction>) {
+        match next {
+            Next::End(end) => self.end(end, actions),
+            Next::Restart { at } if self.checkpoints.is_in_doubt() => {
+                self.phase = Phase::Recovering { restart_at: at };
+                actions.push(JobAction::RecoverCompleted);
+            }
+            Next::Restart { at } => self.phase = Phase::Waiting { restart_at: at },
+        }
+    }
+
+    fn on_recovered(
+        &mut self,
+        completed: Result<Vec<CompletedCheckpoint>, String>,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let restart_at = match self.phase {
+            Phase::Recovering { restart_at } => restart_at,
+            Phase::Cancelling => return self.end(JobEnd::Cancelled, actions),
+            _ => return,
+        };
+        match completed.and_then(|completed| self.check_recovered(completed)) {
+            Ok(completed) => {
+                self.checkpoints.on_recovered(completed);
+                self.phase = Phase::Waiting { restart_at };
+            }
+            Err(cause) => {
+                let step = StorageStep::RecoverCompleted;
+                let reason = FailureReason::Storage { step, cause };
+                let next = self.after_failure(None, reason, actions);
+                self.proceed(next, actions);
+            }
+        }
+    }
+
+    /// A store that has lost what it had is not restored from: its older checkpoints would undo
+    /// what has been committed.
+    fn check_recovered(
+        &self,
+        completed: Vec<CompletedCheckpoint>,
+    ) -> Result<Vec<CompletedCheckpoint>, String> {
+        let known = self.checkpoints.latest().map(|latest| latest.id);
+        let found = completed.iter().map(|completed| completed.id).max();
+        match known {
+            Some(known) if found < Some(known) => Err(format!(
+                "`{known}` has completed, but is not listed any more"
+            )),
+            _ => Ok(completed),
+        }
+    }
+
+    fn reserve_attempt_if_due(&mut self, actions: &mut Vec<JobAction>) {
+        if let Phase::Waiting { restart_at } = self.phase
+            && restart_at <= self.now.monotonic
+        {
+            self.phase = Phase::ReservingAttempt;
+            actions.push(JobAction::ReserveAttempt);
+        }
+    }
+
+    fn mark_finished_if_over(&mut self, actions: &mut Vec<JobAction>) {
+        let Phase::Active(attempt) = &self.phase else {
+            return;
+        };
+        if !attempt.end.is_over() || !self.checkpoints.is_settled() {
+            return;
+        }
+        let attempt = attempt.number;
+        let latest = self.checkpoints.latest();
+        let checkpoint = latest
+            .expect("a job is over once a checkpoint has completed")
+            .id;
+        self.phase = Phase::MarkingFinished {
+            attempt,
+            threads: Threads::Running,
+        };
+        actions.push(JobAction::MarkFinished { checkpoint });
+    }
+
+    fn on_marked_finished(&mut self, outcome: WriteOutcome, actions: &mut Vec<JobAction>) {
+        let Phase::MarkingFinished { attempt, threads } = self.phase else {
+            return;
+        };
+        match outcome {
+            WriteOutcome::Done => {
+                let next = Next::End(JobEnd::Finished);
+                self.stop_attempt(attempt, threads, next, actions);
+            }
+            // If the marker is there after all, the next attempt ends the same way.
+            WriteOutcome::NotDone { cause } | WriteOutcome::Unknown { cause } => {
+                let step = StorageStep::MarkFinished;
+                let reason = FailureReason::Storage { step, cause };
+                self.stop_after_failure(attempt, threads, reason, actions);
+            }
+        }
+    }
+
+    fn on_cancel(&mut self, actions: &mut Vec<JobAction>) {
+        let cancelled = Next::End(JobEnd::Cancelled);
+        match &mut self.phase {
+            Phase::Created | Phase::Waiting { .. } => self.end(JobEnd::Cancelled, actions),
+            Phase::ReservingAttempt | Phase::Recovering { .. } => self.phase = Phase::Cancelling,
+            Phase::Active(attempt) => {
+                let number = attempt.number;
+                self.stop_attempt(number, Threads::Running, cancelled, actions);
+            }
+            Phase::Stopping { next, .. } | Phase::Settling { next } => {
+                if matches!(next, Next::Restart { .. }) {
+                    *next = cancelled;
+                }
+            }
+            // A job that has done everything is finished rather than cancelled.
+            Phase::MarkingFinished { .. } | Phase::Cancelling | Phase::Ended => {}
+        }
+    }
+
+    fn end(&mut self, end: JobEnd, actions: &mut Vec<JobAction>) {
+        self.phase = Phase::Ended;
+        actions.push(JobAction::End(end));
+    }
+
+    /// Takes the phase out to move parts of it; the caller sets the next one.
+    fn take_phase(&mut self) -> Phase {
+        std::mem::replace(&mut self.phase, Phase::Ended)
+    }
 }

@@ -1,1 +1,84 @@
-//! placeholder
+//! The states of a job between its start and its end.
+//!
+//! ```text
+//! Created → ReservingAttempt → Active ⇄ (failure) Stopping → Settling → Recovering → Waiting ─┐
+//!                  ↑              │                  │           │                            │
+//!                  │              └→ MarkingFinished ┴→ … → Ended                             │
+//!                  └──────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Invariant: an attempt is started only when every earlier one has stopped, when no write that
+//! decides about the latest checkpoint is under way, and when none is in doubt.
+
+use std::collections::BTreeSet;
+
+use tidegate_types::graph::JobGraph;
+use tidegate_types::{AttemptNumber, Millis, SubtaskId};
+
+use crate::action::JobEnd;
+use crate::end::AttemptEnd;
+
+/// What a job is doing.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// It waits to be started.
+    Created,
+    /// The next attempt's number is being made durable.
+    ReservingAttempt,
+    /// An attempt runs, or is being started.
+    Active(Attempt),
+    /// Everything is committed; the marker that says so is being written.
+    MarkingFinished {
+        attempt: AttemptNumber,
+        threads: Threads,
+    },
+    /// An attempt is being stopped.
+    Stopping { attempt: AttemptNumber, next: Next },
+    /// The attempt has stopped, but a checkpoint of it is still being finalised.
+    Settling { next: Next },
+    /// The completed-checkpoint store is being read, since a write to it is in doubt.
+    Recovering { restart_at: Millis },
+    /// The restart strategy makes the job wait.
+    Waiting { restart_at: Millis },
+    /// Cancelled while a number or the store was on its way; its arrival ends the job.
+    Cancelling,
+    /// Nothing happens any more.
+    Ended,
+}
+
+/// Whether the threads of an attempt are known to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// They may run.
+    Running,
+    /// They have been joined.
+    Joined,
+}
+
+/// What comes after an attempt.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Another one, not before this moment.
+    Restart { at: Millis },
+    /// The end of the job.
+    End(JobEnd),
+}
+
+/// An attempt that runs or is being started.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) number: AttemptNumber,
+    /// Subtasks that have not reported yet that they run.
+    pub(crate) starting: BTreeSet<SubtaskId>,
+    pub(crate) end: AttemptEnd,
+}
+
+impl Attempt {
+    pub(crate) fn new(number: AttemptNumber, graph: &JobGraph) -> Self {
+        Attempt {
+            number,
+            starting: graph.subtasks().into_iter().collect(),
+            end: AttemptEnd::new(graph),
+        }
+    }
+}
