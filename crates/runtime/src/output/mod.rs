@@ -10,6 +10,7 @@
 
 mod route;
 mod targets;
+mod testing;
 
 pub use route::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Forward, KeySelector, Rebalance, Route,
@@ -43,6 +44,8 @@ pub struct Collector<T> {
     staged_bytes: usize,
     full: bool,
     emitted: u64,
+    /// Where records go that are only to be looked at; see [`Collector::collecting`].
+    kept: Option<testing::Kept<T>>,
 }
 
 impl<T: Record> Collector<T> {
@@ -53,6 +56,7 @@ impl<T: Record> Collector<T> {
             staged_bytes: 0,
             full: false,
             emitted: 0,
+            kept: None,
         }
     }
 
@@ -82,6 +86,10 @@ impl<T: Record> Collector<T> {
     fn route_staged(&mut self) {
         self.emitted += self.staged.len() as u64;
         self.staged_bytes = 0;
+        if let Some(kept) = &mut self.kept {
+            self.full = kept.take_in(&mut self.staged);
+            return;
+        }
         if let Some((last, others)) = self.edges.split_last_mut() {
             for edge in others {
                 let mut copy = self.staged.clone();
@@ -94,6 +102,9 @@ impl<T: Record> Collector<T> {
     }
 
     fn update_full(&mut self) {
+        if self.kept.is_some() {
+            return;
+        }
         self.full = self
             .edges
             .iter()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tidegate_state::Record;
 use tidegate_types::graph::{Edge, GraphError, JobGraph, OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::{JobId, OperatorId};
+use tidegate_types::{JobId, OperatorId, OperatorUid};
 
 pub(crate) use build::{BuiltWorker, build};
 use edge::{EdgeFactory, TypedEdge};
@@ -25,7 +25,7 @@ use crate::sink::{Plain, Sink, SubmitContext, TwoPhase, TwoPhaseSink};
 use crate::source::{Enumerate, Read, Source};
 
 /// Checks the configuration of one operator when the job is submitted.
-type Check = Box<dyn Fn(SubmitContext) -> Result<(), BoxError> + Send + Sync>;
+type Check = Box<dyn Fn(&OperatorUid, SubmitContext) -> Result<(), BoxError> + Send + Sync>;
 
 /// Which records weigh what on an edge; see [`JobPlan::connect`].
 pub use edge::EdgeKind;
@@ -96,8 +96,11 @@ impl JobPlan {
     /// The first complaint, with the operator's name.
     pub fn check(&self, context: SubmitContext) -> Result<(), CheckError> {
         for (operator, check) in &self.checks {
-            let uid = || self.graph.operator(*operator).uid.0.clone();
-            check(context).map_err(|cause| CheckError { uid: uid(), cause })?;
+            let uid = &self.graph.operator(*operator).uid;
+            check(uid, context).map_err(|cause| CheckError {
+                uid: uid.0.clone(),
+                cause,
+            })?;
         }
         Ok(())
     }
@@ -138,7 +141,7 @@ impl JobPlan {
     pub fn source<S: Source>(&mut self, spec: OperatorSpec, source: S) -> OperatorId {
         let source = Arc::new(source);
         let splits = OperatorSpec {
-            uid: tidegate_types::OperatorUid(format!("{}-splits", spec.uid)),
+            uid: OperatorUid(format!("{}-splits", spec.uid)),
             parallelism: 1,
             role: OperatorRole::Enumerator,
             ..spec.clone()
@@ -154,7 +157,7 @@ impl JobPlan {
         };
         let readers = self.operator(spec, move |context| Read::<S>::open(&shared, context));
         self.checks
-            .push((readers, Box::new(move |_| source.check())));
+            .push((readers, Box::new(move |_, _| source.check())));
         self.connect::<S::Split>(
             (enumerator, readers),
             Partitioning::Rebalance,
@@ -189,7 +192,7 @@ impl JobPlan {
             TwoPhase::<T, S>::open(&shared, context)
         });
         self.checks
-            .push((id, Box::new(move |context| sink.check(context))));
+            .push((id, Box::new(move |uid, context| sink.check(uid, context))));
         id
     }
 

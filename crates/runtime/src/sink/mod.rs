@@ -14,7 +14,7 @@ use std::vec;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidegate_types::{AttemptNumber, CheckpointId, JobId, SubtaskId};
+use tidegate_types::{AttemptNumber, CheckpointId, JobId, OperatorUid, SubtaskId};
 
 pub(crate) use plain::Plain;
 pub(crate) use two_phase::TwoPhase;
@@ -82,11 +82,12 @@ pub trait TwoPhaseSink<T>: Send + Sync + 'static {
     /// Commits for one subtask.
     type Committer: Committer<Transaction = Self::Transaction>;
 
-    /// Checks, when the job is submitted, that the place it writes to can be used by this job.
+    /// Checks, when the job is submitted, that the place it writes to can be used by the operator
+    /// `uid` of this job.
     ///
     /// # Errors
     /// For what can't work, naming it and what to do.
-    fn check(&self, _context: SubmitContext) -> Result<(), BoxError> {
+    fn check(&self, _uid: &OperatorUid, _context: SubmitContext) -> Result<(), BoxError> {
         Ok(())
     }
 
@@ -158,8 +159,8 @@ impl<T, S: TwoPhaseSink<T>> TwoPhaseSink<T> for Arc<S> {
     type Writer = S::Writer;
     type Committer = S::Committer;
 
-    fn check(&self, context: SubmitContext) -> Result<(), BoxError> {
-        S::check(self, context)
+    fn check(&self, uid: &OperatorUid, context: SubmitContext) -> Result<(), BoxError> {
+        S::check(self, uid, context)
     }
 
     fn writer(&self, context: SinkContext) -> Result<Self::Writer, BoxError> {
