@@ -176,7 +176,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
         }
     }
 
-    /// Copies up to `budget` pages (16 KiB or less each, a few microseconds) for pending snapshots.
+    /// Copies up to `budget` pages (about 1 KiB and half a microsecond each) for pending snapshots.
     /// Returns at once when there are none.
     ///
     /// # Panics

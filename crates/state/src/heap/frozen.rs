@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::chunks::ChunkBuffers;
 use super::link::{FrozenPart, SnapshotReceiver, SnapshotTicket};
 use crate::error::StateError;
 use crate::format::{FileIndex, KeyedFileSummary, KeyedFileWriter};
@@ -52,31 +53,27 @@ impl FrozenKeyedState {
         let key_groups = index.key_groups;
         let write = |cause| StateError::Write { cause };
         let mut file = KeyedFileWriter::start(out, index).map_err(write)?;
-        let (mut scratch, mut payload) = (Vec::new(), Vec::new());
+        let mut chunks = ChunkBuffers::default();
         let mut states_done = 0;
         while states_done < states.len() {
             match parts.next() {
-                Some(FrozenPart::Page {
-                    state,
-                    key_group,
-                    page,
-                }) => {
-                    payload.clear();
-                    let entries = page.encode(&mut scratch, &mut payload).map_err(|cause| {
-                        let name = states[state as usize].name.clone();
-                        StateError::Serialise {
-                            name,
-                            key_group,
-                            cause,
-                        }
-                    })?;
-                    file.chunk(state, key_group, entries, &payload)
-                        .map_err(write)?;
+                Some(FrozenPart::Pack { state, pack }) => {
+                    pack.encode(state, &mut chunks)
+                        .map_err(|(key_group, cause)| {
+                            let name = states[state as usize].name.clone();
+                            StateError::Serialise {
+                                name,
+                                key_group,
+                                cause,
+                            }
+                        })?;
+                    chunks.write_full(&mut file).map_err(write)?;
                 }
                 Some(FrozenPart::StateDone) => states_done += 1,
                 None => return Err(StateError::SnapshotCancelled { key_groups }),
             }
         }
+        chunks.write_all(&mut file).map_err(write)?;
         file.finish().map_err(write)
     }
 }

@@ -1,54 +1,37 @@
 //! The connection between the tables, which copy pages out, and the frozen side, which writes them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 use tidegate_types::KeyGroup;
 
-use crate::descriptor::StateValue;
-use crate::format::encode_entry;
-use crate::key::StateKey;
+use super::chunks::ChunkBuffers;
 
 /// Identifies one snapshot of one backend, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SnapshotTicket(pub(super) u64);
 
-/// Pages that may wait for a writer before background copying pauses. Copies forced by writes to
+/// Packs that may wait for a writer before background copying pauses. Copies forced by writes to
 /// the state are not held back by it.
-const QUEUED_PAGES_MAX: usize = 256;
+const QUEUED_PACKS_MAX: usize = 64;
 
-/// Something that becomes the payload of a chunk.
-pub(super) trait FrozenPage: Send + Sync {
-    /// Appends the payload to `out`, using `scratch`, and returns the number of entries.
-    fn encode(&self, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> postcard::Result<u32>;
-}
-
-/// Cloned entries of one page. The lock is never contended for long: it stands in for a `Sync`
-/// bound on keys and values, since snapshots that are pending together share a page.
-pub(super) struct EntryPage<K, V>(pub(super) Mutex<Vec<(K, V)>>);
-
-impl<K: StateKey, V: StateValue> FrozenPage for EntryPage<K, V> {
-    fn encode(&self, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> postcard::Result<u32> {
-        // A poisoned lock only means that another snapshot's serialiser panicked.
-        let entries = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        for entry in entries.iter() {
-            encode_entry(entry, scratch, out)?;
-        }
-        Ok(u32::try_from(entries.len()).expect("a page has fewer than 2^32 buckets"))
-    }
+/// Entries of one state, whatever their types.
+pub(super) trait FrozenPack: Send + Sync {
+    /// Encodes them into chunks; the error names the key group of the entry that failed.
+    fn encode(
+        &self,
+        state: u32,
+        chunks: &mut ChunkBuffers,
+    ) -> Result<(), (KeyGroup, postcard::Error)>;
 }
 
 /// What tables tell the frozen side.
 pub(super) enum FrozenPart {
     /// Some entries of a state.
-    Page {
+    Pack {
         state: u32,
-        key_group: KeyGroup,
-        page: Arc<dyn FrozenPage>,
+        pack: Arc<dyn FrozenPack>,
     },
     /// The state is complete.
     StateDone,
@@ -82,7 +65,7 @@ impl SnapshotLink {
 
     /// Whether the writer has much to catch up with.
     pub(super) fn is_writer_behind(&self) -> bool {
-        self.shared.queued.load(Ordering::Relaxed) >= QUEUED_PAGES_MAX
+        self.shared.queued.load(Ordering::Relaxed) >= QUEUED_PACKS_MAX
     }
 }
 

@@ -12,8 +12,10 @@
 
 mod backend;
 mod bound;
+mod chunks;
 mod frozen;
 mod link;
+mod pack;
 mod restored;
 mod shards;
 mod snapshot;

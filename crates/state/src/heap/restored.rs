@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tidegate_types::KeyGroup;
 
-use super::link::{FrozenPage, FrozenPart, SnapshotLink};
+use super::chunks::ChunkBuffers;
+use super::link::{FrozenPack, FrozenPart, SnapshotLink};
 use crate::format::StateMeta;
 
 /// Payload of one chunk, as read. Shared with the snapshots that contain it.
@@ -17,10 +18,15 @@ pub(super) struct RawChunk {
     pub(super) payload: Vec<u8>,
 }
 
-impl FrozenPage for RawChunk {
-    fn encode(&self, _scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> postcard::Result<u32> {
-        out.extend_from_slice(&self.payload);
-        Ok(self.entries)
+impl FrozenPack for RawChunk {
+    fn encode(
+        &self,
+        state: u32,
+        chunks: &mut ChunkBuffers,
+    ) -> Result<(), (KeyGroup, postcard::Error)> {
+        let mut chunk = chunks.chunk(state, self.key_group);
+        chunk.append_raw(self.entries, &self.payload);
+        Ok(())
     }
 }
 
@@ -34,12 +40,8 @@ impl RestoredState {
     /// Hands the whole state to a snapshot. The bytes are shared, not copied.
     pub(super) fn snapshot(&self, link: &SnapshotLink, state: u32) {
         for chunk in &self.chunks {
-            let page: Arc<dyn FrozenPage> = Arc::<RawChunk>::clone(chunk);
-            link.send(FrozenPart::Page {
-                state,
-                key_group: chunk.key_group,
-                page,
-            });
+            let pack: Arc<dyn FrozenPack> = Arc::<RawChunk>::clone(chunk);
+            link.send(FrozenPart::Pack { state, pack });
         }
         link.send(FrozenPart::StateDone);
     }

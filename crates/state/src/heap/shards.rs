@@ -29,7 +29,7 @@ pub(super) struct Shards<K, V> {
     pub(super) len: usize,
     /// Snapshots that still lack pages, oldest first. Empty most of the time: then every access is
     /// a plain table access behind one predictable branch.
-    pub(super) pending: Vec<PendingSnapshot>,
+    pub(super) pending: Vec<PendingSnapshot<K, V>>,
     /// Sequence number of the newest pending snapshot.
     pub(super) sequence: u32,
     pub(super) cursor: Cursor,

@@ -4,18 +4,25 @@
 //! with larger numbers lack it, so starting a snapshot is incrementing a number. A copy goes to all
 //! that lack it at once. Behind the writes a cursor sweeps over all pages, round after round;
 //! a snapshot is complete once the cursor has passed every shard since it began.
+//!
+//! Pages are small (1 KiB), since right after a freeze almost every write has to copy one. Copies
+//! are gathered in an outbox and sent on in larger packs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tidegate_types::KeyGroup;
 
-use super::link::{EntryPage, FrozenPage, FrozenPart, SnapshotLink, SnapshotTicket};
+use super::link::{FrozenPart, SnapshotLink, SnapshotTicket};
+use super::pack::Pack;
 use super::shards::Shards;
 use crate::descriptor::StateValue;
 use crate::key::StateKey;
 
-/// Bytes of a page's buckets that are worth copying at once.
-const PAGE_BYTES: usize = 16 << 10;
+/// Bytes of the buckets of one page.
+const PAGE_BYTES: usize = 1 << 10;
+
+/// Bytes of entries that are sent on together.
+const PACK_BYTES: usize = 64 << 10;
 
 /// Pages that are skipped, since they were copied before, at the cost of one copied page.
 const SKIPS_PER_COPY: usize = 64;
@@ -39,13 +46,15 @@ impl SnapshotProgress {
 }
 
 /// A snapshot that may still lack pages of this table.
-pub(super) struct PendingSnapshot {
+pub(super) struct PendingSnapshot<K, V> {
     link: SnapshotLink,
     /// Index of this state in the snapshot.
     state: u32,
     sequence: u32,
     /// Shards that the cursor has yet to pass.
     shards_left: usize,
+    /// Copies for this snapshot and all later ones, not sent yet.
+    outbox: Pack<K, V>,
 }
 
 /// Where background copying goes on.
@@ -56,53 +65,64 @@ pub(super) struct Cursor {
 }
 
 impl<K: StateKey, V: StateValue> Shards<K, V> {
-    /// Buckets per page. Entries that own heap memory may be large and slow to clone, so a page has
-    /// fewer of them.
-    const PAGE_BUCKETS: usize = {
-        let size = if size_of::<(K, V)>() == 0 {
-            1
-        } else {
-            size_of::<(K, V)>()
-        };
-        let fitting = (PAGE_BYTES / size).next_power_of_two();
+    /// Buckets per page; at least 8, however large an entry is.
+    const PAGE_BUCKETS: usize = clamp(PAGE_BYTES / max(size_of::<(K, V)>(), 1), 8, 64);
+
+    /// Entries per pack. Those that own heap memory may be large, so there are fewer.
+    const PACK_ENTRIES: usize = {
         let most = if std::mem::needs_drop::<(K, V)>() {
-            128
+            512
         } else {
-            1024
+            4096
         };
-        if fitting > most { most } else { fitting }
+        clamp(PACK_BYTES / max(size_of::<(K, V)>(), 1), 16, most)
     };
 
     /// The instant of a snapshot: from here on, changes are not part of it.
     pub(super) fn begin_snapshot(&mut self, link: SnapshotLink, state: u32) {
         self.drop_abandoned();
         if self.pending.is_empty() {
-            self.sequence = 0;
-            for shard in &mut self.shards {
-                let pages = shard.entries.num_buckets().div_ceil(Self::PAGE_BUCKETS);
-                shard.copied.clear();
-                shard.copied.resize(pages, 0);
-            }
+            self.renew_marks();
         }
+        // Ordering: what was gathered before this instant is not for the new snapshot, which would
+        // receive it and the same pages once more.
+        (0..self.pending.len()).for_each(|at| self.send_outbox(at));
         self.sequence = self
             .sequence
             .checked_add(1)
-            .expect("fewer than 2^32 pending snapshots");
+            .expect("marks were renewed at the limit");
         let (sequence, shards_left) = (self.sequence, self.shards.len());
+        let outbox = Pack::default();
         self.pending.push(PendingSnapshot {
             link,
             state,
             sequence,
             shards_left,
+            outbox,
         });
         // The shard under the cursor counts for this snapshot only as a whole.
         self.cursor.page = 0;
     }
 
+    /// Brings the marks of all pages up to date with what happened while nothing was pending. They
+    /// are old enough already where a table has not grown.
+    fn renew_marks(&mut self) {
+        let restart = self.sequence > u32::MAX / 2;
+        if restart {
+            self.sequence = 0;
+        }
+        for shard in &mut self.shards {
+            let pages = shard.entries.num_buckets().div_ceil(Self::PAGE_BUCKETS);
+            if restart || shard.copied.len() != pages {
+                shard.copied.clear();
+                shard.copied.resize(pages, 0);
+            }
+        }
+    }
+
     /// Gives up one snapshot.
     pub(super) fn cancel(&mut self, ticket: SnapshotTicket) {
-        self.pending
-            .retain(|snapshot| snapshot.link.ticket != ticket);
+        self.remove_pending(|snapshot| snapshot.link.ticket == ticket);
     }
 
     /// Copies up to `budget` pages, and takes what it used from it.
@@ -124,7 +144,7 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
                 }
             } else {
                 self.drop_abandoned();
-                let behind = |snapshot: &PendingSnapshot| snapshot.link.is_writer_behind();
+                let behind = |snapshot: &PendingSnapshot<K, V>| snapshot.link.is_writer_behind();
                 if throttle && self.pending.iter().any(behind) {
                     return SnapshotProgress::WritersBehind;
                 }
@@ -140,14 +160,19 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
     fn pass_shard(&mut self) {
         self.cursor.page = 0;
         self.cursor.shard = (self.cursor.shard + 1) % self.shards.len();
-        self.pending.retain_mut(|snapshot| {
+        for snapshot in &mut self.pending {
             snapshot.shards_left -= 1;
-            if snapshot.shards_left > 0 {
-                return true;
-            }
-            snapshot.link.send(FrozenPart::StateDone);
-            false
-        });
+        }
+        // The oldest complete first, and what is gathered for one is also for the later ones.
+        while self
+            .pending
+            .first()
+            .is_some_and(|oldest| oldest.shards_left == 0)
+        {
+            self.send_outbox(0);
+            let complete = self.pending.remove(0);
+            complete.link.send(FrozenPart::StateDone);
+        }
     }
 
     /// Copies the page of `bucket` out unless every pending snapshot has it, leaving out the bucket
@@ -178,46 +203,73 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
     }
 
     fn drop_abandoned(&mut self) {
-        self.pending
-            .retain(|snapshot| !snapshot.link.is_abandoned());
+        if self
+            .pending
+            .iter()
+            .any(|snapshot| snapshot.link.is_abandoned())
+        {
+            self.remove_pending(|snapshot| snapshot.link.is_abandoned());
+        }
     }
 
-    #[cold]
+    /// Removes snapshots that nobody wants. Their outboxes may hold what later ones need.
+    fn remove_pending(&mut self, unwanted: impl Fn(&PendingSnapshot<K, V>) -> bool) {
+        for at in 0..self.pending.len() {
+            if unwanted(&self.pending[at]) {
+                self.send_outbox(at);
+            }
+        }
+        self.pending.retain(|snapshot| !unwanted(snapshot));
+    }
+
     #[inline(never)]
     fn copy_page(&mut self, shard: usize, page: usize, fresh: Option<usize>) {
         let key_group = KeyGroup(self.key_groups.start + shard as u16);
-        let Self {
-            shards,
-            pending,
-            sequence,
-            ..
-        } = self;
-        let shard = &mut shards[shard];
-        let copied = std::mem::replace(&mut shard.copied[page], *sequence);
-        let mut lacking = pending
+        let shard = &mut self.shards[shard];
+        let copied = std::mem::replace(&mut shard.copied[page], self.sequence);
+        let Some(at) = self
+            .pending
             .iter()
-            .filter(|snapshot| snapshot.sequence > copied && !snapshot.link.is_abandoned())
-            .peekable();
-        if lacking.peek().is_none() {
+            .position(|snapshot| snapshot.sequence > copied)
+        else {
             return;
-        }
+        };
         let first = page * Self::PAGE_BUCKETS;
         let last = (first + Self::PAGE_BUCKETS).min(shard.entries.num_buckets());
-        let entries: Vec<(K, V)> = (first..last)
+        let outbox = &mut self.pending[at].outbox;
+        let entries = (first..last)
             .filter(|bucket| Some(*bucket) != fresh)
-            .filter_map(|bucket| shard.entries.get_bucket(bucket).cloned())
-            .collect();
-        if entries.is_empty() {
+            .filter_map(|bucket| shard.entries.get_bucket(bucket));
+        outbox.extend(key_group, entries.cloned());
+        if outbox.len() >= Self::PACK_ENTRIES {
+            self.send_outbox(at);
+        }
+    }
+
+    /// Sends what was gathered for the snapshot at this position and the later ones.
+    fn send_outbox(&mut self, at: usize) {
+        let outbox = std::mem::take(&mut self.pending[at].outbox);
+        if outbox.is_empty() {
             return;
         }
-        let page: Arc<dyn FrozenPage> = Arc::new(EntryPage(Mutex::new(entries)));
-        for snapshot in lacking {
-            let (state, page) = (snapshot.state, Arc::clone(&page));
-            snapshot.link.send(FrozenPart::Page {
-                state,
-                key_group,
-                page,
-            });
+        let pack = outbox.share();
+        for snapshot in &self.pending[at..] {
+            let (state, pack) = (snapshot.state, Arc::clone(&pack));
+            snapshot.link.send(FrozenPart::Pack { state, pack });
         }
+    }
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
+const fn clamp(value: usize, least: usize, most: usize) -> usize {
+    if value < least {
+        least
+    } else if value > most {
+        most
+    } else {
+        value
     }
 }

@@ -1,0 +1,79 @@
+//! Copied entries on their way to the writers.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_types::KeyGroup;
+
+use super::chunks::ChunkBuffers;
+use super::link::FrozenPack;
+use crate::descriptor::StateValue;
+use crate::format::encode_entry;
+use crate::key::StateKey;
+
+/// Entries copied out of a state, in runs of the same key group.
+pub(super) struct Pack<K, V> {
+    entries: Vec<(K, V)>,
+    /// Key group of each run, and where it ends in `entries`.
+    runs: Vec<(KeyGroup, usize)>,
+}
+
+impl<K, V> Default for Pack<K, V> {
+    fn default() -> Self {
+        Pack {
+            entries: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+}
+
+impl<K: StateKey, V: StateValue> Pack<K, V> {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn extend(&mut self, key_group: KeyGroup, entries: impl Iterator<Item = (K, V)>) {
+        self.entries.extend(entries);
+        let end = self.entries.len();
+        match self.runs.last_mut() {
+            Some((last, last_end)) if *last == key_group => *last_end = end,
+            _ => self.runs.push((key_group, end)),
+        }
+    }
+
+    pub(super) fn share(self) -> Arc<dyn FrozenPack> {
+        Arc::new(SharedPack(Mutex::new(self)))
+    }
+}
+
+/// A pack that snapshots share. The lock stands in for a `Sync` bound on keys and values; only
+/// their writers ever take it.
+struct SharedPack<K, V>(Mutex<Pack<K, V>>);
+
+impl<K: StateKey, V: StateValue> FrozenPack for SharedPack<K, V> {
+    fn encode(
+        &self,
+        state: u32,
+        chunks: &mut ChunkBuffers,
+    ) -> Result<(), (KeyGroup, postcard::Error)> {
+        // A poisoned lock only means that the serialiser panicked for another snapshot.
+        let pack = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut start = 0;
+        for &(key_group, end) in &pack.runs {
+            let mut chunk = chunks.chunk(state, key_group);
+            for entry in &pack.entries[start..end] {
+                chunk
+                    .append(|scratch, out| encode_entry(entry, scratch, out))
+                    .map_err(|cause| (key_group, cause))?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+}
