@@ -1,0 +1,287 @@
+//! The loop around the coordinator: wait, step, carry out, hand back.
+//!
+//! Storage runs on a Tokio runtime beside the loop, workers on their own threads; all of them
+//! answer through one queue. The loop itself never blocks on either.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use tidegate_coordinator::{Job, JobAction, JobEnd, JobEvent, JobNote};
+use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, ErrorChain, JobPlan};
+use tidegate_types::graph::OperatorRole;
+use tidegate_types::message::WriteOutcome;
+use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, RestorePlan};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::progress::{Observer, Progress};
+use crate::store::Store;
+
+/// How often the observer hears of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How the attempts of a job run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttemptOptions {
+    pub(crate) mode: AlignmentMode,
+    pub(crate) buffer_timeout: Duration,
+    pub(crate) serialize: bool,
+}
+
+struct Running {
+    number: AttemptNumber,
+    attempt: Attempt,
+    metrics: AttemptMetrics,
+}
+
+/// Drives one job to its end.
+pub(crate) struct Driver<'a> {
+    job: Job,
+    plan: Arc<JobPlan>,
+    store: Store,
+    options: AttemptOptions,
+    observer: &'a mut dyn Observer,
+    clock: Clock,
+    runtime: Handle,
+    events: Receiver<JobEvent>,
+    sender: Sender<JobEvent>,
+    tasks: JoinSet<()>,
+    running: Option<Running>,
+    records_before: u64,
+}
+
+impl<'a> Driver<'a> {
+    pub(crate) fn new(
+        job: Job,
+        plan: Arc<JobPlan>,
+        store: Store,
+        options: AttemptOptions,
+        runtime: Handle,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        let (sender, events) = channel();
+        Driver {
+            job,
+            plan,
+            store,
+            options,
+            observer,
+            clock: Clock::start(),
+            runtime,
+            events,
+            sender,
+            tasks: JoinSet::new(),
+            running: None,
+            records_before: 0,
+        }
+    }
+
+    /// Returns how the job ended, and how many records its sources emitted.
+    pub(crate) fn run(&mut self) -> (JobEnd, u64) {
+        let mut event = JobEvent::Start;
+        let mut actions = Vec::new();
+        let mut progress_due = PROGRESS_INTERVAL;
+        loop {
+            self.job.step(self.clock.now(), event, &mut actions);
+            for action in actions.drain(..) {
+                if let Some(end) = self.perform(action) {
+                    self.settle();
+                    return (end, self.records());
+                }
+            }
+            if self.clock.elapsed() >= progress_due {
+                progress_due = self.clock.elapsed() + PROGRESS_INTERVAL;
+                self.show_progress();
+            }
+            event = self.wait(progress_due);
+        }
+    }
+
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    fn wait(&self, progress_due: Duration) -> JobEvent {
+        let deadline = self.job.next_deadline().map(|deadline| self.clock.until(deadline));
+        let progress = progress_due.saturating_sub(self.clock.elapsed());
+        let timeout = deadline.map_or(progress, |deadline| deadline.min(progress));
+        match self.events.recv_timeout(timeout) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => JobEvent::Tick,
+        }
+    }
+
+    fn perform(&mut self, action: JobAction) -> Option<JobEnd> {
+        match action {
+            JobAction::End(end) => return Some(end),
+            JobAction::StartAttempt { attempt, restore, plan } => {
+                self.start(attempt, restore, *plan);
+            }
+            JobAction::StopAttempt { attempt } => self.stop(attempt),
+            JobAction::Notify { attempt, notice, to: _ } => {
+                // Which subtasks a notice concerns follows from the notice itself.
+                if let Some(running) = self.running.as_ref().filter(|r| r.number == attempt) {
+                    running.attempt.notify(notice);
+                }
+            }
+            JobAction::Note(note) => {
+                log(&note);
+                self.observer.on_note(&note);
+            }
+            JobAction::RefuseTrigger { kind, reason } => {
+                tracing::warn!(?kind, %reason, "a trigger was refused");
+            }
+            storage => self.spawn(storage),
+        }
+        None
+    }
+
+    /// Storage actions run side by side; what is to follow one waits for its event.
+    fn spawn(&mut self, action: JobAction) {
+        let store = self.store.clone();
+        let sender = self.sender.clone();
+        let task = async move {
+            if let Some(event) = perform_storage(&store, action).await {
+                // The loop is gone only when nobody waits for the outcome any more.
+                let _ = sender.send(event);
+            }
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn start(
+        &mut self,
+        number: AttemptNumber,
+        restored: Option<CheckpointId>,
+        restore: RestorePlan,
+    ) {
+        self.observer.on_attempt(restored);
+        let metrics = AttemptMetrics::new(self.plan.graph());
+        let reports = self.sender.clone();
+        let context = AttemptContext {
+            number,
+            restored,
+            restore,
+            files: self.store.files(number, &self.runtime),
+            reports: Arc::new(move |report| {
+                let _ = reports.send(JobEvent::Report(report));
+            }),
+            metrics: metrics.clone(),
+            mode: self.options.mode,
+            buffer_timeout: self.options.buffer_timeout,
+            serialize: self.options.serialize,
+        };
+        match Attempt::start(Arc::clone(&self.plan), context) {
+            Ok(attempt) => self.running = Some(Running { number, attempt, metrics }),
+            Err(error) => {
+                let cause = ErrorChain(&error).to_string();
+                let _ = self.sender.send(JobEvent::AttemptLaunchFailed { attempt: number, cause });
+            }
+        }
+    }
+
+    /// Joining waits for snapshots that are being written, so it has a thread of its own.
+    fn stop(&mut self, attempt: AttemptNumber) {
+        let running = self.running.take_if(|running| running.number == attempt);
+        if let Some(running) = &running {
+            self.records_before += emitted(&self.plan, &running.metrics);
+        }
+        let sender = self.sender.clone();
+        let join = move || {
+            if let Some(running) = running {
+                running.attempt.stop();
+            }
+            let _ = sender.send(JobEvent::AttemptStopped { attempt });
+        };
+        self.tasks.spawn_blocking_on(join, &self.runtime);
+    }
+
+    fn records(&self) -> u64 {
+        let current = self.running.as_ref();
+        self.records_before + current.map_or(0, |running| emitted(&self.plan, &running.metrics))
+    }
+
+    fn show_progress(&mut self) {
+        let progress =
+            Progress { records: self.records(), statistics: self.job.statistics() };
+        self.observer.on_progress(progress);
+    }
+
+    /// Lets everything end that was issued before the job's end.
+    fn settle(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.records_before += emitted(&self.plan, &running.metrics);
+            running.attempt.stop();
+        }
+        let tasks = std::mem::take(&mut self.tasks);
+        self.runtime.block_on(tasks.join_all());
+        self.show_progress();
+    }
+}
+
+/// Records emitted by the job's sources in one attempt.
+fn emitted(plan: &JobPlan, metrics: &AttemptMetrics) -> u64 {
+    let readers = plan.graph().subtasks_where(|op| op.role == OperatorRole::Reader);
+    readers.into_iter().map(|subtask| metrics.records_out(subtask)).sum()
+}
+
+async fn perform_storage(store: &Store, action: JobAction) -> Option<JobEvent> {
+    Some(match action {
+        JobAction::ReserveAttempt => match store.reserve_attempt().await {
+            Ok(attempt) => JobEvent::AttemptReserved { attempt, outcome: WriteOutcome::Done },
+            Err(cause) => JobEvent::AttemptReserved {
+                attempt: AttemptNumber(0),
+                outcome: WriteOutcome::NotDone { cause },
+            },
+        },
+        JobAction::ReserveIds { up_to } => {
+            JobEvent::IdsReserved { up_to, outcome: store.reserve_ids(up_to).await }
+        }
+        JobAction::PublishMetadata(checkpoint) => JobEvent::MetadataPublished {
+            checkpoint: checkpoint.id,
+            outcome: store.publish_metadata(*checkpoint).await,
+        },
+        JobAction::StorePointer { checkpoint } => {
+            JobEvent::PointerStored { checkpoint, outcome: store.store_pointer(checkpoint).await }
+        }
+        JobAction::RecoverCompleted => JobEvent::Recovered { completed: store.recover().await },
+        JobAction::MarkFinished { checkpoint } => {
+            JobEvent::MarkedFinished { outcome: store.mark_finished(checkpoint).await }
+        }
+        JobAction::DropCompleted(checkpoint) => {
+            store.drop_completed(&checkpoint).await;
+            return None;
+        }
+        JobAction::DiscardFiles { checkpoint, files, metadata } => {
+            store.discard(checkpoint, &files, metadata).await;
+            return None;
+        }
+        JobAction::End(_)
+        | JobAction::StartAttempt { .. }
+        | JobAction::StopAttempt { .. }
+        | JobAction::Notify { .. }
+        | JobAction::Note(_)
+        | JobAction::RefuseTrigger { .. } => unreachable!("performed by the driver's loop"),
+    })
+}
+
+fn log(note: &JobNote) {
+    match note {
+        JobNote::CheckpointCompleted { checkpoint, bytes, duration, .. } => {
+            tracing::debug!(%checkpoint, bytes, ?duration, "checkpoint completed");
+        }
+        JobNote::CheckpointAborted { checkpoint, reason, .. } => {
+            tracing::warn!(%checkpoint, %reason, "checkpoint aborted");
+        }
+        JobNote::TriggerFailed { cause } => {
+            tracing::warn!(cause, "no checkpoint could be triggered");
+        }
+        JobNote::AttemptFailed { attempt, reason, decision } => {
+            let attempt = attempt.map(|attempt| attempt.to_string());
+            tracing::warn!(attempt, %reason, ?decision, "attempt failed");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What a running job tells whoever watches it.
+
+use tidegate_coordinator::{JobNote, Statistics};
+use tidegate_types::CheckpointId;
+
+/// The state of a job at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Records that the sources have emitted since the process started, replayed ones included.
+    pub records: u64,
+    /// Checkpoints and restarts so far.
+    pub statistics: &'a Statistics,
+}
+
+/// Watches a job. Called on the driver's thread: must be quick, must not block.
+pub trait Observer: Send {
+    /// An attempt starts, from this checkpoint if there is one.
+    fn on_attempt(&mut self, _restored: Option<CheckpointId>) {}
+
+    /// Something worth telling has happened.
+    fn on_note(&mut self, _note: &JobNote) {}
+
+    /// About ten times a second.
+    fn on_progress(&mut self, _progress: Progress<'_>) {}
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
