@@ -22,7 +22,11 @@ use crate::record::{self, RECORD_BYTES_MAX};
 const CONCURRENT_MAX: usize = 16;
 
 impl JobStore {
-    /// Writes `chk-N/_metadata`, which must not exist, and reads it back. Durable when done.
+    /// Writes `chk-N/_metadata`, which must not exist, and reads it back. Durable when done. If the
+    /// future is dropped before it has ended, the outcome is unknown.
+    ///
+    /// # Panics
+    /// If the checkpoint is of another job.
     pub async fn publish_metadata(&self, checkpoint: &CompletedCheckpoint) -> WriteOutcome {
         assert_eq!(checkpoint.job, self.job(), "job of `{}`", checkpoint.id);
         let bytes = match metadata::encode(checkpoint) {
@@ -33,21 +37,18 @@ impl JobStore {
         let name = names::metadata_name(checkpoint.id);
         let objects = &self.inner.objects;
         let put = objects.put(&name, bytes, PutMode::Create, &objects::METADATA);
-        let outcome = put.await.into();
-        tidegate_fault::point("metadata:after");
-        outcome
+        after("metadata:after", put.await)
     }
 
-    /// Writes the pointer that makes a checkpoint a completed one. Its metadata must be durable.
+    /// Writes the pointer that makes a checkpoint a completed one, and reads it back. Its metadata
+    /// must be durable. If the future is dropped before it has ended, the outcome is unknown.
     pub async fn store_pointer(&self, checkpoint: CheckpointId) -> WriteOutcome {
         tidegate_fault::point("pointer:before");
         let bytes = self.checkpoint_record(&record::POINTER, checkpoint);
         let name = names::pointer_name(checkpoint);
         let objects = &self.inner.objects;
         let put = objects.put(&name, bytes, PutMode::Create, &objects::POINTER);
-        let outcome = put.await.into();
-        tidegate_fault::point("pointer:after");
-        outcome
+        after("pointer:after", put.await)
     }
 
     /// All completed checkpoints, by ascending id, with their metadata read and verified.
@@ -154,7 +155,8 @@ impl JobStore {
     }
 
     /// Deletes a completed checkpoint: its pointer, for good; then metadata, files and folder.
-    /// What is gone already is fine, so this can be repeated.
+    /// What is gone already is fine, so this can be repeated. No other checkpoint may refer to its
+    /// files.
     ///
     /// # Errors
     /// If the pointer can't be deleted, nothing else is. Otherwise every file is tried, and
@@ -203,14 +205,27 @@ impl JobStore {
         self.delete_all(checkpoint, all).await
     }
 
+    /// Deletes one file of a checkpoint. Handles may come from another process: what isn't the name
+    /// of such a file is refused.
+    async fn delete_file(&self, name: String, metadata: &str) -> Result<(), StorageError> {
+        if name != metadata && !names::is_state_file_name(&name) {
+            return Err(StorageError::Malformed {
+                file: name,
+                reason: "this is no name of a state file".to_owned(),
+            });
+        }
+        self.inner.objects.delete(&name).await
+    }
+
     /// Deletes each of `all`, then the checkpoint's folder if nothing is left in it.
     async fn delete_all(
         &self,
         checkpoint: CheckpointId,
         all: Vec<String>,
     ) -> Result<(), StorageError> {
-        let failures: Vec<StorageError> = stream::iter(&all)
-            .map(|name| self.inner.objects.delete(name))
+        let metadata = names::metadata_name(checkpoint);
+        let failures: Vec<StorageError> = stream::iter(all)
+            .map(|name| self.delete_file(name, &metadata))
             .buffer_unordered(CONCURRENT_MAX)
             .filter_map(|deleted| std::future::ready(deleted.err()))
             .collect()
@@ -226,4 +241,12 @@ impl JobStore {
             }),
         }
     }
+}
+
+/// Passes a crash point if the write before it is done.
+fn after(point: &'static str, put: Put) -> WriteOutcome {
+    if matches!(put, Put::Done) {
+        tidegate_fault::point(point);
+    }
+    put.into()
 }
