@@ -1,1 +1,63 @@
-//! placeholder
+//! Stateful streams in Rust with Flink's checkpoints, on timely dataflow.
+//!
+//! A job reads sources, keeps state by key, and writes sinks. While data flows, a coordinator lets
+//! barriers travel through it; every operator snapshots what came before its barrier, and when all
+//! snapshots are durable, sinks publish what they wrote up to it. After any crash the job goes on
+//! from the latest completed checkpoint: state is exact, and what transactional sinks publish is
+//! exact. Other effects are at least once; processing time and random values may differ after a
+//! replay. Tidegate survives the loss of the process, not the loss of the checkpoint storage.
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! # fn main() -> tidegate::Result<()> {
+//! let counts = Collect::new();
+//! let env = Environment::for_tests();
+//! env.source("numbers", Generator::new(Some(1_000), |index| index % 10))
+//!     .key_by(|digit| digit)
+//!     .count("count")
+//!     .sink("counts", counts.clone());
+//! env.execute("digits")?;
+//! assert_eq!(counts.take().len(), 1_000);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! From here: [`Environment`] is where a job begins, [`Stream`] and [`KeyedStream`] are what it is
+//! made of, [`Args`] is what its users can set, [`connectors`] is where data comes from and goes to.
+
+mod args;
+mod environment;
+mod error;
+mod progress;
+mod stream;
+
+pub use args::{Args, ParseRestartError};
+pub use environment::Environment;
+pub use error::{Error, Result};
+pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
+pub use tidegate_connectors as connectors;
+pub use tidegate_coordinator::{RestartStrategy, Statistics};
+pub use tidegate_derive::{Record, StateKey};
+pub use tidegate_runtime::{BoxError, Collector};
+pub use tidegate_server::{JobReport, RunError};
+
+/// What the derive macros refer to. Not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use tidegate_state::*;
+}
+
+/// What most jobs need.
+pub mod prelude {
+    pub use std::path::PathBuf;
+
+    pub use tidegate_connectors::{
+        Collect, Discard, FileSink, FileSource, Generator, Print,
+    };
+    pub use tidegate_derive::{Record, StateKey};
+    pub use tidegate_runtime::Collector;
+    pub use tidegate_state::{Record as _, StateKey as _};
+
+    pub use crate::{Args, Environment, KeyedStream, Stream};
+}

@@ -97,7 +97,7 @@ fn build_in<'scope>(context: &BuildContext<'scope>) -> BuiltWorker {
         .map(|spec| {
             Some(OperatorBuilder::new(
                 spec.uid.0.clone(),
-                context.scope.clone(),
+                context.scope,
             ))
         })
         .collect();

@@ -1,0 +1,82 @@
+//! The main job: counts words exactly once, whatever happens to the process.
+//!
+//! Without arguments it counts the texts of this repository for about ten seconds, with dozens of
+//! checkpoints. Kill it at any moment (`kill -9`) and run the same command again: it goes on, and
+//! in the finished output the lines of each word are 1, 2, …, N, each once.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use tidegate::prelude::*;
+
+/// Counts words, and writes each update as a line `word<TAB>count`.
+#[derive(Parser)]
+struct WordCountArgs {
+    /// Files, or folders of files, to count. Without any: texts of this repository.
+    #[arg(long, num_args = 1..)]
+    input: Vec<PathBuf>,
+
+    /// Folder for the output.
+    #[arg(long, default_value = "wordcount-demo/output")]
+    output: PathBuf,
+
+    /// Reads no faster than this many lines a second.
+    #[arg(long)]
+    rate: Option<u64>,
+
+    /// Reads the input this often.
+    #[arg(long)]
+    repeat: Option<u64>,
+
+    /// Reads bytes that aren't UTF-8 as replacement characters instead of failing.
+    #[arg(long)]
+    lossy: bool,
+
+    /// Goes on reading files that grow.
+    #[arg(long)]
+    follow: bool,
+
+    #[command(flatten)]
+    tidegate: tidegate::Args,
+}
+
+fn main() -> tidegate::Result<()> {
+    let args = WordCountArgs::parse().with_demo_defaults();
+    let mut lines = FileSource::lines(args.input)
+        .repeat(args.repeat.unwrap_or(1))
+        .lossy_utf8(args.lossy)
+        .follow(args.follow);
+    if let Some(rate) = args.rate {
+        lines = lines.rate(rate);
+    }
+    let output = args.output.clone();
+    let env = Environment::new(args.tidegate)?;
+    env.source("lines", lines)
+        .flat_map("words", |line: String, out: &mut Collector<String>| {
+            line.split_whitespace().for_each(|word| out.emit(word.to_owned()));
+        })
+        .key_by(|word| word)
+        .count("count")
+        .sink("counts", FileSink::tab_separated(output));
+    env.execute("wordcount")?;
+    Ok(())
+}
+
+impl WordCountArgs {
+    /// Fills in what makes a demonstration of about ten seconds when no input is named.
+    fn with_demo_defaults(mut self) -> Self {
+        if !self.input.is_empty() {
+            return self;
+        }
+        let texts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/text");
+        self.input.push(PathBuf::from(texts));
+        self.repeat.get_or_insert(20);
+        self.rate.get_or_insert(60_000);
+        let tidegate = &mut self.tidegate;
+        tidegate.checkpoint_dir.get_or_insert_with(|| "wordcount-demo/checkpoints".to_owned());
+        if !tidegate.no_periodic_checkpoints {
+            tidegate.checkpoint_interval.get_or_insert(std::time::Duration::from_millis(100));
+        }
+        self
+    }
+}

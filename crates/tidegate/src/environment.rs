@@ -1,0 +1,115 @@
+//! Where a job begins and is run.
+
+use std::cell::RefCell;
+use std::io::IsTerminal;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tidegate_runtime::JobPlan;
+use tidegate_runtime::source::Source;
+use tidegate_server::{CheckpointLocation, JobOptions, JobReport, Observer, Silent};
+use tidegate_types::AlignmentMode;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::Args;
+use crate::error::Result;
+use crate::progress::ProgressLine;
+use crate::stream::{Draft, Stream};
+
+/// A job in the making, and the settings it will run with.
+///
+/// Streams made from it add to the same job. Give every operator a name that stays the same from
+/// version to version: by it the operator's state is found again.
+pub struct Environment {
+    draft: Rc<RefCell<Draft>>,
+    options: JobOptions,
+    quiet: bool,
+}
+
+impl Environment {
+    /// An empty job with these settings. Logs warnings to standard error, or what the variable
+    /// `RUST_LOG` says, unless the program has set up logging itself.
+    ///
+    /// # Errors
+    /// If settings don't fit together, or the checkpoint directory is none.
+    pub fn new(args: Args) -> Result<Self> {
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+        // Fails only if logging is set up already, which is fine.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .try_init();
+        let options = JobOptions {
+            name: String::new(),
+            location: args.location()?,
+            settings: args.job_settings()?,
+            mode: args.alignment_mode(),
+            buffer_timeout: args.buffer_timeout,
+            serialize: false,
+        };
+        Ok(Environment {
+            draft: Draft::new(args.parallelism.get()),
+            options,
+            quiet: args.quiet,
+        })
+    }
+
+    /// An empty job that keeps its checkpoints in memory and says nothing: for tests. Parallelism
+    /// 1; set another with [`with_parallelism`](Self::with_parallelism).
+    pub fn for_tests() -> Self {
+        let options = JobOptions {
+            name: String::new(),
+            location: CheckpointLocation::MemoryForTests,
+            settings: Default::default(),
+            mode: AlignmentMode::ExactlyOnce,
+            buffer_timeout: Duration::from_millis(5),
+            serialize: false,
+        };
+        Environment { draft: Draft::new(1), options, quiet: true }
+    }
+
+    /// Sets the parallelism of operators that don't say otherwise and are added after this.
+    pub fn with_parallelism(self, parallelism: u32) -> Self {
+        self.draft.borrow_mut().parallelism = parallelism;
+        self
+    }
+
+    /// Changes how the job runs, beyond what [`Args`] offer.
+    pub fn with_options(mut self, change: impl FnOnce(&mut JobOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Adds a source.
+    pub fn source<S: Source>(&self, name: &str, source: S) -> Stream<S::Item> {
+        let mut draft = self.draft.borrow_mut();
+        let spec = draft.spec(name);
+        let operator = draft.plan.source(spec, source);
+        Stream::from_operator(Rc::clone(&self.draft), operator)
+    }
+
+    /// Runs the job in this process until it is finished or fails for good. With a checkpoint
+    /// directory, it goes on from the latest completed checkpoint of the job of this name.
+    ///
+    /// # Errors
+    /// See [`RunError`](crate::RunError). Whatever the error, completed checkpoints are kept, and
+    /// the next run goes on from them.
+    pub fn execute(self, job_name: &str) -> Result<JobReport> {
+        let plan = Self::take_plan(&self.draft);
+        let options = JobOptions { name: job_name.to_owned(), ..self.options };
+        let mut line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
+        let observer: &mut dyn Observer = match &mut line {
+            Some(line) => line,
+            None => &mut Silent,
+        };
+        let outcome = tidegate_server::run(plan, &options, observer);
+        if let Some(line) = line {
+            line.finish(outcome.as_ref().ok());
+        }
+        Ok(outcome?)
+    }
+
+    fn take_plan(draft: &Rc<RefCell<Draft>>) -> JobPlan {
+        std::mem::take(&mut *draft.borrow_mut()).into_plan()
+    }
+}

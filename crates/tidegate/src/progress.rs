@@ -1,0 +1,107 @@
+//! What a job shows while it runs and when it is done, on standard error.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use tidegate_coordinator::{JobNote, Statistics};
+use tidegate_server::{JobReport, Observer, Progress};
+use tidegate_types::CheckpointId;
+
+/// Rates are shown over about this time.
+const RATE_WINDOW: Duration = Duration::from_millis(500);
+
+/// One line that is redrawn, and plain lines for what should stay.
+pub(crate) struct ProgressLine {
+    bar: ProgressBar,
+    measured: (Instant, u64),
+    rate: f64,
+}
+
+impl ProgressLine {
+    /// With `animate`, the line is drawn; the plain lines are printed in any case.
+    pub(crate) fn new(animate: bool) -> Self {
+        let bar = if animate { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{spinner} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        ProgressLine { bar, measured: (Instant::now(), 0), rate: 0.0 }
+    }
+
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+
+    fn measure(&mut self, records: u64) {
+        let (since, before) = self.measured;
+        let elapsed = since.elapsed();
+        if elapsed >= RATE_WINDOW {
+            self.rate = records.saturating_sub(before) as f64 / elapsed.as_secs_f64();
+            self.measured = (Instant::now(), records);
+        }
+    }
+
+    /// Clears the line and prints what the job has done.
+    pub(crate) fn finish(self, report: Option<&JobReport>) {
+        self.bar.finish_and_clear();
+        let Some(report) = report else { return };
+        for line in summary(report) {
+            eprintln!("{line}");
+        }
+    }
+}
+
+impl Observer for ProgressLine {
+    fn on_attempt(&mut self, restored: Option<CheckpointId>) {
+        match restored {
+            Some(checkpoint) => self.say(&format!("going on from {checkpoint}")),
+            None => self.say("starting without a checkpoint"),
+        }
+    }
+
+    fn on_note(&mut self, note: &JobNote) {
+        if let JobNote::AttemptFailed { reason, decision, .. } = note {
+            self.say(&format!("the attempt failed: {reason} ({decision:?})"));
+        }
+    }
+
+    fn on_progress(&mut self, progress: Progress<'_>) {
+        self.measure(progress.records);
+        let rate = HumanCount(self.rate as u64);
+        let records = HumanCount(progress.records);
+        let checkpoint = match &progress.statistics.latest_completed {
+            None => "no checkpoint yet".to_owned(),
+            Some(latest) => format!(
+                "{}, {}, {:.0?}",
+                latest.checkpoint,
+                HumanBytes(latest.bytes),
+                latest.duration
+            ),
+        };
+        self.bar.set_message(format!("{records} records, {rate}/s; {checkpoint}"));
+        self.bar.tick();
+    }
+}
+
+fn summary(report: &JobReport) -> Vec<String> {
+    if report.already_finished {
+        return vec!["the job is finished; there is nothing to do".to_owned()];
+    }
+    let seconds = report.elapsed.as_secs_f64();
+    let rate = (report.records as f64 / seconds.max(1e-9)) as u64;
+    let records = HumanCount(report.records);
+    let mut lines =
+        vec![format!("{records} records in {seconds:.2} s, {} records/s", HumanCount(rate))];
+    lines.push(checkpoints(&report.statistics));
+    lines
+}
+
+fn checkpoints(statistics: &Statistics) -> String {
+    let Statistics { completed, failed, restarts, sync_us, .. } = statistics;
+    let mut text = format!("{completed} checkpoints completed, {failed} failed");
+    if *restarts > 0 {
+        text += &format!(", {restarts} restarts");
+    }
+    if let (Some(p50), Some(p99), Some(max)) = (sync_us.p50(), sync_us.p99(), sync_us.max()) {
+        text += &format!("; barriers paused a subtask for {p50} µs (p99 {p99}, max {max})");
+    }
+    text
+}
