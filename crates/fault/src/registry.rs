@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{ANNOUNCE_VARIABLE, ARM_VARIABLE, FAILURES, POINTS};
@@ -26,7 +27,8 @@ struct Crashes {
 
 struct Planned {
     error: io::ErrorKind,
-    remaining: u64,
+    calls: Range<u64>,
+    seen: u64,
     id: u64,
 }
 
@@ -115,7 +117,10 @@ fn open_sink(target: &str) -> io::Result<Sink> {
 }
 
 pub(crate) fn hit(name: &'static str) {
-    assert!(POINTS.contains(&name), "fault point `{name}` isn't in POINTS");
+    assert!(
+        POINTS.contains(&name),
+        "fault point `{name}` isn't in POINTS"
+    );
     let mut crashes = crashes();
     let count = crashes.hits.entry(name).or_default();
     *count += 1;
@@ -147,32 +152,38 @@ pub struct Injection {
     id: u64,
 }
 
-/// Makes the next `times` calls of [`fail`](crate::fail) for `name` give an error of this kind:
-/// [`io::ErrorKind::StorageFull`] is a full disk. Several injections apply one after the other.
+/// Makes calls of [`fail`](crate::fail) for `name` give an error of this kind, namely those in
+/// `calls`, counted from 0 and from now: `0..1` is the next one. [`io::ErrorKind::StorageFull`] is
+/// a full disk. Of several injections that apply to a call, the earliest decides.
 ///
 /// # Panics
 /// If `name` isn't one of [`FAILURES`].
-pub fn inject(name: &'static str, error: io::ErrorKind, times: u64) -> Injection {
+pub fn inject(name: &'static str, error: io::ErrorKind, calls: Range<u64>) -> Injection {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     assert!(FAILURES.contains(&name), "`{name}` isn't in FAILURES");
     let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     planned().entry(name).or_default().push(Planned {
         error,
-        remaining: times,
+        calls,
+        seen: 0,
         id,
     });
     Injection { name, id }
 }
 
 impl Injection {
-    /// How many of the errors have not been given out yet.
+    /// How many of its errors are still to come.
     pub fn remaining(&self) -> u64 {
         planned()
             .get(self.name)
             .into_iter()
             .flatten()
             .find(|plan| plan.id == self.id)
-            .map_or(0, |plan| plan.remaining)
+            .map_or(0, |plan| {
+                plan.calls
+                    .end
+                    .saturating_sub(plan.seen.max(plan.calls.start))
+            })
     }
 }
 
@@ -187,10 +198,13 @@ impl Drop for Injection {
 pub(crate) fn injected(name: &'static str) -> Option<io::Error> {
     assert!(FAILURES.contains(&name), "`{name}` isn't in FAILURES");
     let mut planned = planned();
-    let plan = planned
-        .get_mut(name)?
-        .iter_mut()
-        .find(|plan| plan.remaining > 0)?;
-    plan.remaining -= 1;
-    Some(io::Error::new(plan.error, "injected by a fault point"))
+    let mut error = None;
+    for plan in planned.get_mut(name)? {
+        let applies = plan.calls.contains(&plan.seen);
+        plan.seen += 1;
+        if applies && error.is_none() {
+            error = Some(io::Error::new(plan.error, "injected by a fault point"));
+        }
+    }
+    error
 }

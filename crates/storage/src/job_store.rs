@@ -83,7 +83,7 @@ impl JobStore {
         let (job, status) = match read_identity(&objects, job_name).await {
             Ok(job) => (job, read_status(&objects, job).await?),
             Err(missing @ StorageError::Missing { .. }) => {
-                refuse_checkpoints(&objects, missing)?;
+                refuse_checkpoints(&objects, missing).await?;
                 (
                     create_identity(&objects, job_name).await?,
                     NamespaceStatus::New,
@@ -121,7 +121,8 @@ impl JobStore {
     /// If the counter can't be read or written.
     pub async fn reserve_attempt(&self) -> Result<AttemptNumber, StorageError> {
         let _counters = self.inner.counters.lock().await;
-        let next = self.read_counter(ATTEMPTS).await? + 1;
+        let last = self.read_counter(ATTEMPTS).await?;
+        let next = last.checked_add(1).expect("fewer than 2^64 attempts");
         self.write_counter(ATTEMPTS, next).await.into_result()?;
         Ok(AttemptNumber(next))
     }
@@ -239,8 +240,9 @@ async fn read_status(objects: &Objects, job: JobId) -> Result<NamespaceStatus, S
 }
 
 /// A namespace with checkpoints but without identity has lost it: a new one would orphan them.
-fn refuse_checkpoints(objects: &Objects, missing: StorageError) -> Result<(), StorageError> {
-    match largest_checkpoint(objects.root())? {
+async fn refuse_checkpoints(objects: &Objects, missing: StorageError) -> Result<(), StorageError> {
+    let root = objects.root().to_owned();
+    match blocking(move || largest_checkpoint(&root)).await? {
         CheckpointId::NONE => Ok(()),
         _ => Err(missing),
     }

@@ -185,3 +185,132 @@ pub(crate) fn is_staging(file_name: &str) -> bool {
         .rsplit_once('#')
         .is_some_and(|(_, suffix)| !suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_digit()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    // BC-50
+    #[test]
+    fn odd_names_become_distinct_plain_segments() {
+        let long = "🦀".repeat(200);
+        let longer = "🦀".repeat(201);
+        let odd = [
+            "",
+            ".",
+            "..",
+            "...",
+            "/",
+            "a/b",
+            "a=2Fb",
+            "a\\b",
+            "a\0b",
+            "=",
+            "==",
+            "a b",
+            "a#1",
+            "a%2Fb",
+            "ä",
+            "🦀",
+            "שלום",
+            ".hidden",
+            "x.",
+            "word count",
+            &long,
+            &longer,
+        ];
+        let encoded: HashSet<String> = odd.iter().map(|name| path_safe(name)).collect();
+        assert_eq!(encoded.len(), odd.len());
+        for segment in encoded {
+            assert!(
+                (1..=ENCODED_BYTES_MAX).contains(&segment.len()),
+                "{segment}"
+            );
+            assert!(
+                !segment.starts_with('.') && !segment.ends_with('.'),
+                "{segment}"
+            );
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"._=-".contains(&b);
+            assert!(segment.bytes().all(plain), "{segment}");
+        }
+        assert_eq!(path_safe("word_count-2.0"), "word_count-2.0");
+    }
+
+    #[test]
+    fn state_files_are_named_by_attempt_and_subtask() {
+        let name = state_file_name(AttemptNumber(3), CheckpointId(42), "count/it[1]");
+        assert!(name.starts_with("chk-42/a3-count=2Fit.1-"), "{name}");
+        assert!(is_state_file_name(&name));
+        let again = state_file_name(AttemptNumber(3), CheckpointId(42), "count/it[1]");
+        assert_ne!(name, again);
+        let other = state_file_name(AttemptNumber(3), CheckpointId(42), "a[b]");
+        assert!(other.starts_with("chk-42/a3-a=5Bb=5D-"), "{other}");
+    }
+
+    #[test]
+    fn names_that_leave_a_checkpoint_folder_are_no_state_files() {
+        for name in [
+            "job",
+            "chk-1/_metadata",
+            "chk-1/../job.state",
+            "../chk-1/a.state",
+            "chk-1/.state",
+            "chk-1/a/b.state",
+            "/chk-1/a.state",
+            "chk-01/a.state",
+            "chk-1/a#1.state",
+            "",
+        ] {
+            assert!(!is_state_file_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn pointers_and_folders_have_one_name_each() {
+        let id = CheckpointId(42);
+        assert_eq!(pointer_name(id), "completed/00000000000000000042");
+        assert_eq!(parse_pointer_file_name("00000000000000000042"), Some(id));
+        assert_eq!(parse_pointer_file_name("42"), None);
+        assert_eq!(parse_pointer_file_name("+0000000000000000042"), None);
+        assert_eq!(parse_checkpoint_folder("chk-42"), Some(id));
+        assert_eq!(parse_checkpoint_folder("chk-042"), None);
+    }
+
+    #[test]
+    fn other_schemes_are_refused_by_name() {
+        for (text, scheme) in [("s3://b/x", "s3"), ("hdfs://h/x", "hdfs"), ("gs://b", "gs")] {
+            let error = parse_checkpoint_dir(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{scheme}`")), "{error}");
+            assert!(error.contains("supports `file` only"), "{error}");
+        }
+        for text in ["", "://x", "file://host/x", "file:///a?b", "file:///a#b"] {
+            let error = parse_checkpoint_dir(text).unwrap_err();
+            assert!(
+                matches!(error, StorageError::InvalidLocation { .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn paths_become_urls_and_back() {
+        for text in ["/data/a b/ü#1?", "/x:y", "relative/dir"] {
+            let url = parse_checkpoint_dir(text).unwrap();
+            let absolute = std::path::absolute(text).unwrap();
+            assert_eq!(directory_of(&url).unwrap(), absolute);
+        }
+        let url = parse_checkpoint_dir("file:///data/x").unwrap();
+        assert_eq!(directory_of(&url).unwrap(), Path::new("/data/x"));
+    }
+
+    proptest! {
+        #[test]
+        fn short_names_never_collide(a in "\\PC{0,20}", b in "\\PC{0,20}") {
+            prop_assert_eq!(path_safe(&a) == path_safe(&b), a == b);
+        }
+    }
+}

@@ -113,10 +113,13 @@ impl Objects {
         self.root.join(name).display().to_string()
     }
 
-    /// # Panics
-    /// If `name` isn't a relative path of plain segments: names are made or checked by `names`.
-    pub(crate) fn path(&self, name: &str) -> Path {
-        Path::parse(name).expect("names of objects consist of plain segments")
+    /// # Errors
+    /// If `name`, which may come from another process, isn't a path of plain segments.
+    pub(crate) fn path(&self, name: &str) -> Result<Path, StorageError> {
+        Path::parse(name).map_err(|e| StorageError::Malformed {
+            file: name.to_owned(),
+            reason: e.to_string(),
+        })
     }
 
     fn error(
@@ -145,7 +148,7 @@ impl Objects {
     /// # Errors
     /// [`StorageError::Missing`] if there is none.
     pub(crate) async fn bytes_of(&self, name: &str) -> Result<u64, StorageError> {
-        let path = &self.path(name);
+        let path = &self.path(name)?;
         let head = || async move {
             let head = self.store.head(path).await;
             head.map_err(self.error("read", name))
@@ -158,7 +161,7 @@ impl Objects {
     /// # Errors
     /// [`StorageError::Missing`] if there is none, [`StorageError::Malformed`] if it is larger.
     pub(crate) async fn get(&self, name: &str, bytes_max: u64) -> Result<Bytes, StorageError> {
-        let path = &self.path(name);
+        let path = &self.path(name)?;
         let get = || async move {
             let found = self
                 .store
@@ -182,7 +185,7 @@ impl Objects {
     }
 
     async fn put_once(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<(), StorageError> {
-        let (path, bytes, mode) = (&self.path(name), &bytes, &mode);
+        let (path, bytes, mode) = (&self.path(name)?, &bytes, &mode);
         let put = || async move {
             let payload = PutPayload::from_bytes(bytes.clone());
             let options = PutOptions::from(mode.clone());
@@ -256,7 +259,7 @@ impl Objects {
     /// Deletes an object; one that is gone already is fine.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), StorageError> {
         self.injected("delete:write", name)?;
-        let path = &self.path(name);
+        let path = &self.path(name)?;
         let delete = || async move {
             let deleted = self.store.delete(path).await;
             deleted.map_err(self.error("delete", name))

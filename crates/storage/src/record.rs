@@ -183,6 +183,38 @@ mod tests {
         }
     }
 
+    /// If this fails, old namespaces can't be opened any more: write a new version instead.
+    #[test]
+    fn golden_files_of_version_1_decode_and_encode_identically() {
+        let job = "00112233445566778899aabbccddeeff";
+        let cases: [(&RecordKind, &[&str], &str); 4] = [
+            (
+                &JOB,
+                &[job, "wörd count 100%\n"],
+                include_str!("../tests/golden/job-v1.txt"),
+            ),
+            (
+                &COUNTER,
+                &[job, "attempts", "18446744073709551615"],
+                include_str!("../tests/golden/counter-v1.txt"),
+            ),
+            (
+                &POINTER,
+                &[job, "42"],
+                include_str!("../tests/golden/pointer-v1.txt"),
+            ),
+            (
+                &FINISHED,
+                &[job, "42"],
+                include_str!("../tests/golden/finished-v1.txt"),
+            ),
+        ];
+        for (kind, values, golden) in cases {
+            assert_eq!(kind.decode("f", golden.as_bytes()).unwrap(), values);
+            assert_eq!(kind.encode(values), golden.as_bytes());
+        }
+    }
+
     #[test]
     fn other_versions_kinds_and_trailing_bytes_are_refused() {
         let newer = RecordKind { version: 2, ..JOB };

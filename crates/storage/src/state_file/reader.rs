@@ -57,20 +57,28 @@ impl StateFileReader {
         if bytes == 0 {
             return Ok(Bytes::new());
         }
-        let path = inner.objects.path(&self.handle.name);
+        let path = inner.objects.path(&self.handle.name)?;
         let reading = inner.objects.store().get_range(&path, offset..end);
-        let read = inner
-            .runtime
-            .block_on(reading)
-            .map_err(|e| StorageError::from_object("read", file(), e))?;
-        // A file that shrank since it was opened gives fewer bytes, not an error.
-        if read.len() as u64 == bytes {
-            return Ok(read);
+        match inner.runtime.block_on(reading) {
+            Ok(read) if read.len() as u64 == bytes => Ok(read),
+            // A file that shrank after it was opened gives fewer bytes or an odd error.
+            Ok(_) => Err(self.changed_length()),
+            Err(e) => Err(match StorageError::from_object("read", file(), e) {
+                StorageError::Object { .. } => self.changed_length(),
+                other => other,
+            }),
         }
-        Err(StorageError::WrongLength {
-            file: file(),
-            expected: end,
-            actual: offset + read.len() as u64,
+    }
+
+    /// Why a range within the recorded length can't be read.
+    fn changed_length(&self) -> StorageError {
+        let inner = &self.store.inner;
+        let verified = inner
+            .runtime
+            .block_on(self.store.verify_length(&self.handle));
+        verified.err().unwrap_or_else(|| StorageError::Malformed {
+            file: inner.objects.file(&self.handle.name),
+            reason: "its length changes while it is read".to_owned(),
         })
     }
 

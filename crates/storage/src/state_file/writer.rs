@@ -114,7 +114,7 @@ impl StateFileWriter {
         inner.objects.injected("state-file:write", &self.name)?;
         let error = |e| StorageError::from_object("write", inner.objects.file(&self.name), e);
         if self.upload.is_none() {
-            let path = inner.objects.path(&self.name);
+            let path = inner.objects.path(&self.name)?;
             let started = inner.objects.store().put_multipart(&path);
             self.upload = Some(inner.runtime.block_on(started).map_err(error)?);
         }
