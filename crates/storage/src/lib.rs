@@ -9,6 +9,40 @@
 //! [`JobStore`] is the entry point. In this version the namespace is a local folder, owned by one
 //! process through a file lock. The byte formats are described in `docs/formats.md`.
 //!
+//! ```
+//! use std::io::{Read, Write};
+//! use tidegate_storage::{JobStore, NamespaceStatus, parse_checkpoint_dir};
+//! use tidegate_types::CheckpointId;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().to_str().expect("it is UTF-8");
+//! let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+//! let dir = parse_checkpoint_dir(path)?;
+//! let open = JobStore::open(&dir, "word count", runtime.handle().clone());
+//! let (store, status) = runtime.block_on(open)?;
+//! assert_eq!(status, NamespaceStatus::New);
+//!
+//! // On a thread of its own, per subtask:
+//! let attempt = runtime.block_on(store.reserve_attempt())?;
+//! let name = store.state_file_name(attempt, CheckpointId(1), "count[0]");
+//! let mut writer = store.create_state_file(name);
+//! writer.write_all(b"state")?;
+//! let handle = writer.finish()?;
+//!
+//! let mut reader = store.open_state_file(&handle)?;
+//! reader.verify()?;
+//! let mut state = Vec::new();
+//! reader.read_to_end(&mut state)?;
+//! assert_eq!(state, b"state");
+//!
+//! // Nobody has published metadata that refers to the file:
+//! let report = runtime.block_on(store.sweep_orphans(&[]))?;
+//! assert_eq!((report.files, report.bytes), (1, 5));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Feature `fault-points`: compiles in the crash points of `tidegate-fault`.
 
 mod error;

@@ -374,3 +374,35 @@ fn publishing_for_another_job_is_a_bug() {
     checkpoint.job = JobId(store.job().0 ^ 1);
     place.run(store.publish_metadata(&checkpoint));
 }
+
+// CO-02, BC-12: nothing is deleted by closing, however often
+#[test]
+fn the_asynchronous_side_runs_on_tasks() {
+    let place = Place::new();
+    let store = place.open();
+    let file = write(&store, 1, "count[0]", b"state");
+    let task = place.runtime.spawn(async move {
+        let full = checkpoint(&store, 1, vec![file]);
+        store.reserve_attempt().await.unwrap();
+        assert_eq!(store.reserve_ids(full.id).await, WriteOutcome::Done);
+        assert_eq!(store.publish_metadata(&full).await, WriteOutcome::Done);
+        assert_eq!(store.store_pointer(full.id).await, WriteOutcome::Done);
+        assert_eq!(store.mark_finished(full.id).await, WriteOutcome::Done);
+        full
+    });
+    let full = place.run(task).unwrap();
+    for _ in 0..2 {
+        let store = place.open();
+        let recovered = place.run(store.recover()).unwrap();
+        assert_eq!(recovered, std::slice::from_ref(&full));
+        place
+            .run(async { store.verify_files(&full).await })
+            .unwrap();
+        let live = recovered.clone();
+        let sweep = async move { store.sweep_orphans(&live).await.unwrap().files };
+        assert_eq!(place.run(place.runtime.spawn(sweep)).unwrap(), 0);
+    }
+    let store = place.open();
+    let drop_it = async move { store.drop_completed(&full).await };
+    place.run(place.runtime.spawn(drop_it)).unwrap().unwrap();
+}

@@ -105,13 +105,16 @@ fn a_writer_can_be_dropped_on_a_task() {
 fn a_name_is_taken_once() {
     let place = Place::new();
     let store = place.open();
-    for length in [3, PART + 1] {
+    for length in [0, 3, PART + 1] {
         let first = write(&store, 1, "count[0]", b"abc");
         let mut writer = store.create_state_file(first.name.clone());
         writer.write_all(&noise(length)).unwrap();
         let error = writer.finish().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
         message_naming(&error, &store, &first.name);
+        store.open_state_file(&first).unwrap().verify().unwrap();
+        fs::remove_file(store.folder().join(&first.name)).unwrap();
+        assert_eq!(place.files(&store), Vec::<String>::new());
     }
 }
 

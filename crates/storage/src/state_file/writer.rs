@@ -56,7 +56,9 @@ impl StateFileWriter {
     pub fn finish(mut self) -> Result<FileHandle, StorageError> {
         tidegate_fault::point("state-file:before");
         if let Err(error) = self.complete() {
-            self.discard();
+            // A file that was there before is somebody else's.
+            let delete = !matches!(error, StorageError::Conflict { .. });
+            self.discard(delete);
             return Err(error);
         }
         tidegate_fault::point("state-file:after");
@@ -127,9 +129,9 @@ impl StateFileWriter {
         inner.runtime.block_on(upload.put_part(part)).map_err(error)
     }
 
-    /// Deletes what there is of the file. Failing to is no harm: nothing refers to it, and a sweep
-    /// will find it.
-    fn discard(&mut self) {
+    /// Ends the upload and, if `delete` is set, deletes the file. Failing to is no harm: nothing
+    /// refers to it, and a sweep will find it.
+    fn discard(&mut self, delete: bool) {
         let (store, name) = (self.store.clone(), std::mem::take(&mut self.name));
         let upload = self.upload.take();
         let discarding = async move {
@@ -137,7 +139,7 @@ impl StateFileWriter {
                 // After a failed completion there may be nothing left to abort.
                 let _ = upload.abort().await;
             }
-            if let Err(error) = store.inner.objects.delete(&name).await {
+            if delete && let Err(error) = store.inner.objects.delete(&name).await {
                 let error = ErrorChain(&error);
                 tracing::warn!(file = name, %error, "unfinished state file is left to the sweep");
             }
@@ -182,7 +184,7 @@ impl Drop for StateFileWriter {
     fn drop(&mut self) {
         // An empty name: finished or discarded. Without an upload nothing has been written.
         if !self.name.is_empty() && self.upload.is_some() {
-            self.discard();
+            self.discard(false);
         }
     }
 }

@@ -1,6 +1,10 @@
 //! A namespace in a folder of its own, and checkpoints to put there.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes a test without harness for a program"
+)]
 
 use std::io::Write;
 use std::path::PathBuf;
