@@ -94,12 +94,7 @@ fn build_in<'scope>(context: &BuildContext<'scope>) -> BuiltWorker {
         .graph
         .operators
         .iter()
-        .map(|spec| {
-            Some(OperatorBuilder::new(
-                spec.uid.0.clone(),
-                context.scope,
-            ))
-        })
+        .map(|spec| Some(OperatorBuilder::new(spec.uid.0.clone(), context.scope)))
         .collect();
     let mut ends: Vec<Ends> = plan
         .graph
