@@ -209,10 +209,12 @@ pub enum StorageError {
         reason: String,
     },
     /// A state file was used after it had failed.
-    #[error("`{file}` can't be written any more: an earlier write failed")]
+    #[error("`{file}` can't be written any more, since an earlier write failed ({cause})")]
     WriterFailed {
         /// The file.
         file: String,
+        /// Why the earlier write failed, for people.
+        cause: String,
     },
     /// Blocking work ended without a result.
     #[error("a background task ended early")]
@@ -228,7 +230,7 @@ impl StorageError {
             | Self::MetadataTooLarge { .. } => ErrorKind::Invalid,
             Self::Locked { .. } | Self::Conflict { .. } => ErrorKind::Fenced,
             Self::Io { source, .. } => kind_of_io(source.kind()),
-            Self::Object { .. } => ErrorKind::Retryable,
+            Self::Object { .. } | Self::WriterFailed { .. } => ErrorKind::Retryable,
             Self::Missing { .. }
             | Self::WrongLength { .. }
             | Self::WrongChecksum { .. }
@@ -238,10 +240,9 @@ impl StorageError {
             }
             Self::UnreadableCheckpoint { cause, .. } => cause.kind(),
             Self::Undeletable { first, .. } => first.kind(),
-            Self::StillReferenced { .. }
-            | Self::Unencodable { .. }
-            | Self::WriterFailed { .. }
-            | Self::TaskLost(_) => ErrorKind::Internal,
+            Self::StillReferenced { .. } | Self::Unencodable { .. } | Self::TaskLost(_) => {
+                ErrorKind::Internal
+            }
         }
     }
 

@@ -110,11 +110,7 @@ fn odd_job_names_stay_inside_the_directory_and_apart() {
     for name in names {
         let (store, status) = place.try_open(name).unwrap();
         assert_eq!(status, NamespaceStatus::New, "{name:?}");
-        assert_eq!(
-            store.folder().parent().unwrap(),
-            place.dir.path(),
-            "{name:?}"
-        );
+        assert_eq!(store.folder().parent().unwrap(), &place.dir, "{name:?}");
         support::write(&store, 1, name, b"state");
         stores.push(store);
     }
@@ -123,7 +119,7 @@ fn odd_job_names_stay_inside_the_directory_and_apart() {
         let (_, status) = place.try_open(name).unwrap();
         assert_eq!(status, NamespaceStatus::Unfinished, "{name:?}");
     }
-    let entries = std::fs::read_dir(place.dir.path()).unwrap();
+    let entries = std::fs::read_dir(&place.dir).unwrap();
     assert_eq!(entries.count(), names.len());
 }
 
@@ -218,7 +214,7 @@ fn other_schemes_and_files_in_the_way_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("`s3`"), "{error}");
 
-    let file = place.dir.path().join("file");
+    let file = place.dir.join("file");
     std::fs::write(&file, "").unwrap();
     let url = parse_checkpoint_dir(file.to_str().unwrap()).unwrap();
     let error = place.run(JobStore::open(&url, "job", handle)).unwrap_err();

@@ -26,7 +26,8 @@
 //! | what | encoding |
 //! |---|---|
 //! | flags | `u8`: bit 0 keyed state follows, bit 1 finished; others are 0 |
-//! | keyed state, if any | file name (text), bytes (`u64`), CRC-32C (`u32`), first and last key group (`u16`, `u16`) |
+//! | file of the keyed state, if any | name (text), bytes (`u64`), CRC-32C (`u32`) |
+//! | its first and last key group | `u16`, `u16` |
 //! | number of lists, then each list | `u32` |
 //!
 //! A list: name (text), redistribution (`u8`: 0 split, 1 union, 2 broadcast), number of elements

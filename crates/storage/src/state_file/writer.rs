@@ -26,7 +26,7 @@ pub struct StateFileWriter {
     upload: Option<Box<dyn MultipartUpload>>,
     bytes: u64,
     crc32c: u32,
-    failed: bool,
+    failure: Option<String>,
 }
 
 impl StateFileWriter {
@@ -39,7 +39,7 @@ impl StateFileWriter {
             upload: None,
             bytes: 0,
             crc32c: 0,
-            failed: false,
+            failure: None,
         }
     }
 
@@ -70,10 +70,7 @@ impl StateFileWriter {
     }
 
     fn complete(&mut self) -> Result<(), StorageError> {
-        let file = || self.store.inner.objects.file(&self.name);
-        if self.failed {
-            return Err(StorageError::WriterFailed { file: file() });
-        }
+        self.refuse_after_failure()?;
         if self.upload.is_none() {
             self.create_whole()?;
         } else {
@@ -84,6 +81,16 @@ impl StateFileWriter {
             .inner
             .objects
             .injected("state-file:reply", &self.name)
+    }
+
+    fn refuse_after_failure(&self) -> Result<(), StorageError> {
+        match &self.failure {
+            None => Ok(()),
+            Some(cause) => Err(StorageError::WriterFailed {
+                file: self.store.inner.objects.file(&self.name),
+                cause: cause.clone(),
+            }),
+        }
     }
 
     fn create_whole(&mut self) -> Result<(), StorageError> {
@@ -156,13 +163,10 @@ impl StateFileWriter {
 
 impl Write for StateFileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.failed {
-            let file = self.store.inner.objects.file(&self.name);
-            return Err(StorageError::WriterFailed { file }.into());
-        }
+        self.refuse_after_failure()?;
         if self.buffer.len() == PART_BYTES {
             self.write_part().map_err(|error| {
-                self.failed = true;
+                self.failure = Some(ErrorChain(&error).to_string());
                 io::Error::from(error)
             })?;
         }

@@ -7,7 +7,7 @@
 )]
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use tidegate_storage::{ErrorChain, JobStore, NamespaceStatus, StorageError, parse_checkpoint_dir};
@@ -21,14 +21,25 @@ use tokio::runtime::Runtime;
 
 /// A checkpoint directory, and a runtime to block on: tests are plain threads, like writers.
 pub(crate) struct Place {
-    pub(crate) dir: TempDir,
+    pub(crate) dir: PathBuf,
+    temporary: Option<TempDir>,
     pub(crate) runtime: Runtime,
 }
 
 impl Place {
+    /// An empty one that is deleted in the end.
     pub(crate) fn new() -> Place {
+        let temporary = tempfile::tempdir().unwrap();
+        let mut place = Place::at(temporary.path());
+        place.temporary = Some(temporary);
+        place
+    }
+
+    /// One that somebody else owns.
+    pub(crate) fn at(dir: &Path) -> Place {
         Place {
-            dir: tempfile::tempdir().unwrap(),
+            dir: dir.to_owned(),
+            temporary: None,
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
                 .enable_time()
@@ -38,7 +49,7 @@ impl Place {
     }
 
     pub(crate) fn try_open(&self, name: &str) -> Result<(JobStore, NamespaceStatus), StorageError> {
-        let url = parse_checkpoint_dir(self.dir.path().to_str().unwrap()).unwrap();
+        let url = parse_checkpoint_dir(self.dir.to_str().unwrap()).unwrap();
         let handle = self.runtime.handle().clone();
         self.runtime.block_on(JobStore::open(&url, name, handle))
     }
