@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::{DeriveInput, Error, Fields, Path, Result};
 
 use crate::input::{Shape, bounded, crate_path, shapes};
@@ -44,7 +45,7 @@ fn schema(root: &Path, shapes: &[Shape<'_>], is_enum: bool) -> TokenStream {
     let bodies = shapes.iter().enumerate().map(|(at, shape)| {
         let comma = (at > 0).then(|| quote!(out.push(',');));
         let variant = shape.variant.map(|name| {
-            let name = name.to_string();
+            let name = name.unraw().to_string();
             quote!(out.push_str(#name);)
         });
         let fields = fields_schema(root, shape.fields);
@@ -65,7 +66,7 @@ fn fields_schema(root: &Path, fields: &Fields) -> TokenStream {
     let parts = fields.iter().enumerate().map(|(at, field)| {
         let comma = (at > 0).then(|| quote!(out.push(',');));
         let name = field.ident.as_ref().map(|name| {
-            let name = format!("{name}:");
+            let name = format!("{}:", name.unraw());
             quote!(out.push_str(#name);)
         });
         let kind = &field.ty;

@@ -40,6 +40,13 @@ impl Hasher for Passed {
 
 type BareMap = hashbrown::HashMap<u64, u64, BuildHasherDefault<Passed>>;
 
+/// Keys of a batch and their hashes.
+#[derive(Default)]
+struct Batch {
+    hashes: Vec<u64>,
+    keys: Vec<u64>,
+}
+
 /// Evenly spread keys below `keys`, in an order that no prefetcher knows.
 struct Keys {
     state: u64,
@@ -47,31 +54,41 @@ struct Keys {
 }
 
 impl Keys {
-    fn batch(&mut self, out: &mut Vec<(u64, u64)>) {
-        out.clear();
+    fn fill(&mut self, batch: &mut Batch) {
+        (batch.hashes.clear(), batch.keys.clear());
         for _ in 0..BATCH {
-            self.state = self
-                .state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            self.state ^= self.state << 13;
+            self.state ^= self.state >> 7;
+            self.state ^= self.state << 17;
             let key = ((u128::from(self.state) * u128::from(self.keys)) >> 64) as u64;
-            out.push((key.key_hash(), key));
+            batch.hashes.push(key.key_hash());
+            batch.keys.push(key);
         }
     }
 }
 
-/// Nanoseconds per update over `UPDATES`, of `apply` alone.
-fn measure(keys: u64, mut apply: impl FnMut(&[(u64, u64)])) -> f64 {
+/// Time this thread has spent on a processor, so that other load on the machine counts less.
+/// Zero where the system doesn't tell.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split(' ').next().and_then(|field| field.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+/// Nanoseconds of processor time per update over `UPDATES`, of `apply` alone, and its longest call.
+fn measure(keys: u64, mut apply: impl FnMut(&Batch)) -> (f64, Duration) {
     let mut source = Keys { state: 42, keys };
-    let mut batch = Vec::with_capacity(BATCH);
-    let mut spent = Duration::ZERO;
+    let mut batch = Batch::default();
+    let (mut spent, mut longest) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..UPDATES / BATCH {
-        source.batch(&mut batch);
-        let start = Instant::now();
+        source.fill(&mut batch);
+        let start = cpu_time();
         apply(&batch);
-        spent += start.elapsed();
+        let call = cpu_time() - start;
+        spent += call;
+        longest = longest.max(call);
     }
-    spent.as_nanos() as f64 / UPDATES as f64
+    (spent.as_nanos() as f64 / UPDATES as f64, longest)
 }
 
 fn bare(keys: u64) -> f64 {
@@ -79,12 +96,13 @@ fn bare(keys: u64) -> f64 {
     for key in 0..keys {
         map.insert(key, 0);
     }
-    measure(keys, |batch| {
-        for (_, key) in batch {
+    let (nanos, _) = measure(keys, |batch| {
+        for key in &batch.keys {
             *map.entry(*key).or_insert(0) += 1;
         }
         black_box(&map);
-    })
+    });
+    nanos
 }
 
 fn filled(keys: u64) -> (HeapKeyedBackend<u64>, ValueState<u64, u64>) {
@@ -103,27 +121,29 @@ fn filled(keys: u64) -> (HeapKeyedBackend<u64>, ValueState<u64, u64>) {
     (backend, counts)
 }
 
-fn update(counts: &ValueState<u64, u64>, batch: &[(u64, u64)]) {
+fn update(counts: &ValueState<u64, u64>, batch: &Batch) {
     let mut table = counts.borrow_mut();
-    for (hash, key) in batch {
+    for (hash, key) in batch.hashes.iter().zip(&batch.keys) {
         table.update(*hash, key, |count| *count += 1);
     }
 }
 
-/// Updates with snapshots one after the other, each written to nowhere by another thread.
+/// Batches with a snapshot every `interval`, each written to nowhere by another thread.
 fn with_snapshots(
     backend: &mut HeapKeyedBackend<u64>,
     counts: &ValueState<u64, u64>,
     keys: u64,
+    interval: Duration,
     budget: usize,
-) -> (f64, Duration, usize) {
-    let mut pauses = Vec::new();
-    let mut writers = Vec::new();
-    let nanos = measure(keys, |batch| {
-        if !backend.has_pending_snapshots() {
+) {
+    let (mut pause, mut writers, mut last) = (Duration::ZERO, Vec::new(), None::<Instant>);
+    let (nanos, longest) = measure(keys, |batch| {
+        let due = last.is_none_or(|last| last.elapsed() >= interval);
+        if due && !backend.has_pending_snapshots() {
             let start = Instant::now();
+            last = Some(start);
             let frozen = backend.freeze();
-            pauses.push(start.elapsed());
+            pause = pause.max(start.elapsed());
             writers.push(thread::spawn(move || frozen.write_to(&mut io::sink())));
         }
         update(counts, batch);
@@ -137,23 +157,30 @@ fn with_snapshots(
             .expect("the writer runs")
             .expect("the snapshot completes");
     }
-    (nanos, pauses.into_iter().max().unwrap_or_default(), taken)
+    println!(
+        "  snapshot every {interval:?}, {budget:4} pages/batch: {nanos:6.1} ns/update, freeze max \
+         {pause:?}, batch max {longest:?}, {taken} snapshots"
+    );
 }
 
 fn report(keys: u64) {
     println!("{keys} keys");
-    let bare = bare(keys);
-    println!("  bare hashbrown map            {bare:6.1} ns/update");
+    println!("  bare hashbrown map   {:6.1} ns/update", bare(keys));
     let (mut backend, counts) = filled(keys);
-    let plain = measure(keys, |batch| update(&counts, batch));
-    println!("  value state                   {plain:6.1} ns/update");
-    for budget in [1, 4, 16] {
-        let (nanos, pause, taken) = with_snapshots(&mut backend, &counts, keys, budget);
-        println!(
-            "  back to back, {budget:2} pages/batch   {nanos:6.1} ns/update, freeze max \
-             {pause:?}, {taken} snapshots"
-        );
+    for _ in 0..3 {
+        let (nanos, longest) = measure(keys, |batch| update(&counts, batch));
+        println!("  value state          {nanos:6.1} ns/update, batch max {longest:?}");
     }
+    for (interval, budget) in [(0, 64), (20, 64), (100, 64), (100, 512), (1000, 64)] {
+        let interval = Duration::from_millis(interval);
+        with_snapshots(&mut backend, &counts, keys, interval, budget);
+    }
+    for _ in 0..3 {
+        at_rest(&mut backend);
+    }
+}
+
+fn at_rest(backend: &mut HeapKeyedBackend<u64>) {
     let start = Instant::now();
     let frozen = backend.freeze();
     let pause = start.elapsed();

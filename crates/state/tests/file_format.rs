@@ -1,4 +1,5 @@
 //! The keyed state file: golden bytes, and damage of every kind.
+#![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use std::error::Error;
 use std::io::Cursor;

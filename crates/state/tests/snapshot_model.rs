@@ -1,5 +1,6 @@
 //! Snapshots against a model: random operations, freezes and background copying, compared with a
 //! copy of a `BTreeMap` taken at each freeze.
+#![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use std::collections::BTreeMap;
 use std::io::Cursor;

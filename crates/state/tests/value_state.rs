@@ -1,4 +1,5 @@
 //! Value state and backend contracts, scenario by scenario.
+#![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use std::io::{self, Cursor, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -35,8 +35,17 @@ impl<K: StateKey, V: StateValue> Pack<K, V> {
         self.entries.is_empty()
     }
 
-    pub(super) fn extend(&mut self, key_group: KeyGroup, entries: impl Iterator<Item = (K, V)>) {
-        self.entries.extend(entries);
+    pub(super) fn reserve(&mut self, entries: usize) {
+        self.entries.reserve(entries);
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, entry: (K, V)) {
+        self.entries.push(entry);
+    }
+
+    /// Notes that the entries pushed since the last run are of this key group.
+    pub(super) fn end_run(&mut self, key_group: KeyGroup) {
         let end = self.entries.len();
         match self.runs.last_mut() {
             Some((last, last_end)) if *last == key_group => *last_end = end,

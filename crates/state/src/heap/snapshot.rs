@@ -237,10 +237,17 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
         let first = page * Self::PAGE_BUCKETS;
         let last = (first + Self::PAGE_BUCKETS).min(shard.entries.num_buckets());
         let outbox = &mut self.pending[at].outbox;
-        let entries = (first..last)
-            .filter(|bucket| Some(*bucket) != fresh)
-            .filter_map(|bucket| shard.entries.get_bucket(bucket));
-        outbox.extend(key_group, entries.cloned());
+        if outbox.is_empty() {
+            outbox.reserve(self.len.min(Self::PACK_ENTRIES) + Self::PAGE_BUCKETS);
+        }
+        for bucket in first..last {
+            if let Some(entry) = shard.entries.get_bucket(bucket)
+                && Some(bucket) != fresh
+            {
+                outbox.push(entry.clone());
+            }
+        }
+        outbox.end_run(key_group);
         if outbox.len() >= Self::PACK_ENTRIES {
             self.send_outbox(at);
         }
