@@ -1,1 +1,35 @@
-//! placeholder
+//! Sources and sinks that need no service: files, a generator, and small sinks for looking.
+//!
+//! | Source | Reads |
+//! |---|---|
+//! | [`FileSource`](file::FileSource) | lines of files and folders, once, repeatedly, or as they grow |
+//! | [`Generator`](generator::Generator) | records computed from their index |
+//!
+//! | Sink | Guarantee |
+//! |---|---|
+//! | [`FileSink`](file::FileSink) | lines in files that become visible exactly once |
+//! | [`CollectCommitted`](memory::CollectCommitted) | exactly once, in memory, for tests |
+//! | [`Collect`](memory::Collect) | at least once, in memory, for tests |
+//! | [`Print`](print::Print) | at least once, to standard output |
+//! | [`Discard`](memory::Discard) | none needed |
+//!
+//! Any sink can be slowed down with [`throttle`](throttle::Throttle::throttle).
+//!
+//! Feature `fault-points`: compiles in the crash points of the file sink's commit.
+
+mod budget;
+
+pub mod file;
+pub mod generator;
+pub mod line;
+pub mod memory;
+pub mod print;
+pub mod rate;
+pub mod throttle;
+
+pub use file::{FileSink, FileSource};
+pub use generator::Generator;
+pub use line::WriteLine;
+pub use memory::{Collect, CollectCommitted, Discard};
+pub use print::Print;
+pub use throttle::Throttle;

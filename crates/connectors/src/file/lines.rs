@@ -1,0 +1,161 @@
+//! Lines of one file, read in large pieces.
+//!
+//! Finding a line and reading more of the file are separate steps, so that the caller can look at
+//! the clock in between. Invariants: `consumed ≤ scanned ≤ filled ≤ buffer.len()`; there is no line
+//! feed in `consumed..scanned`; `buffer[consumed]` is the file's byte at `position`.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use super::error::FileSourceError;
+
+/// Bytes that are read at once, unless a line is longer.
+pub const CHUNK_BYTES: usize = 128 << 10;
+
+/// A file that is open for reading.
+#[derive(Debug)]
+pub(super) struct FileLines {
+    path: String,
+    file: File,
+    /// Reading ends here; a line that is open at this point ends with it.
+    bytes: u64,
+    buffer: Vec<u8>,
+    filled: usize,
+    scanned: usize,
+    consumed: usize,
+    position: u64,
+}
+
+impl FileLines {
+    /// Opens the file at byte `position`.
+    ///
+    /// # Errors
+    /// If it can't be read, or doesn't have `bytes` bytes; more are fine if it `may_grow`.
+    pub(super) fn open(
+        path: &str,
+        position: u64,
+        bytes: u64,
+        may_grow: bool,
+    ) -> Result<Self, FileSourceError> {
+        let io = |cause| FileSourceError::io(path, cause);
+        let mut file = File::open(path).map_err(io)?;
+        let found = file.metadata().map_err(io)?.len();
+        let path = path.to_owned();
+        if found < bytes && may_grow {
+            return Err(FileSourceError::Truncated {
+                path,
+                expected: bytes,
+                found,
+            });
+        }
+        if found != bytes && !may_grow {
+            return Err(FileSourceError::Changed {
+                path,
+                expected: bytes,
+                found,
+            });
+        }
+        file.seek(SeekFrom::Start(position)).map_err(io)?;
+        let left = bytes.saturating_sub(position).max(1);
+        let chunk = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        Ok(FileLines {
+            path,
+            file,
+            bytes,
+            buffer: vec![0; chunk],
+            filled: 0,
+            scanned: 0,
+            consumed: 0,
+            position,
+        })
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Offset of the next line in the file.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next line without its line feed, if enough has been read.
+    #[inline]
+    pub(super) fn next_line(&mut self) -> Option<&[u8]> {
+        let line = self.find_line()?;
+        Some(&self.buffer[line])
+    }
+
+    #[inline]
+    fn find_line(&mut self) -> Option<Range<usize>> {
+        let start = self.consumed;
+        match memchr::memchr(b'\n', &self.buffer[self.scanned..self.filled]) {
+            Some(distance) => {
+                let end = self.scanned + distance;
+                self.consume(end + 1);
+                Some(start..end)
+            }
+            None => {
+                self.scanned = self.filled;
+                let is_last = self.is_read() && start < self.filled;
+                is_last.then(|| {
+                    self.consume(self.filled);
+                    start..self.filled
+                })
+            }
+        }
+    }
+
+    #[inline]
+    fn consume(&mut self, to: usize) {
+        self.position += (to - self.consumed) as u64;
+        self.consumed = to;
+        self.scanned = to;
+    }
+
+    /// Whether all bytes are in the buffer.
+    fn is_read(&self) -> bool {
+        self.position + (self.filled - self.consumed) as u64 >= self.bytes
+    }
+
+    /// Reads on. Call it when there is no [`next_line`](Self::next_line); returns whether there is
+    /// anything new, which need not be a whole line.
+    ///
+    /// # Errors
+    /// If the file can't be read or ends early.
+    pub(super) fn read_more(&mut self) -> Result<bool, FileSourceError> {
+        if self.is_read() {
+            return Ok(false);
+        }
+        self.make_room();
+        let known = self.position + (self.filled - self.consumed) as u64;
+        let room = (self.buffer.len() - self.filled) as u64;
+        let wanted = room.min(self.bytes - known) as usize;
+        let target = &mut self.buffer[self.filled..self.filled + wanted];
+        match self.file.read(target) {
+            Ok(0) => Err(FileSourceError::Truncated {
+                path: self.path.clone(),
+                expected: self.bytes,
+                found: known,
+            }),
+            Ok(read) => {
+                self.filled += read;
+                Ok(true)
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(cause) => Err(FileSourceError::io(self.path.as_str(), cause)),
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.buffer.copy_within(self.consumed..self.filled, 0);
+        self.filled -= self.consumed;
+        self.scanned -= self.consumed;
+        self.consumed = 0;
+        if self.filled == self.buffer.len() {
+            // One line fills it all.
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Reads the lines of splits.
+
+use std::collections::VecDeque;
+
+use tidegate_runtime::source::{ReadStatus, SplitReader};
+use tidegate_runtime::{BoxError, Collector};
+
+use super::error::FileSourceError;
+use super::lines::FileLines;
+use super::split::FileSplit;
+use crate::budget::Budget;
+use crate::rate::RateLimit;
+
+/// The clock is read at least every so many lines.
+const LINES_PER_STEP: u64 = 256;
+
+/// Reads splits one after the other.
+#[derive(Debug)]
+pub struct FileReader {
+    lossy_utf8: bool,
+    limit: Option<RateLimit>,
+    splits: VecDeque<FileSplit>,
+    /// The file of the first split, if reading it has begun.
+    open: Option<FileLines>,
+}
+
+impl FileReader {
+    pub(super) fn new(lossy_utf8: bool, limit: Option<RateLimit>) -> Self {
+        FileReader {
+            lossy_utf8,
+            limit,
+            splits: VecDeque::new(),
+            open: None,
+        }
+    }
+
+    /// Emits up to `lines_max` lines of the first split, or reads one more piece of its file.
+    /// Returns the number of lines emitted.
+    pub(super) fn step(
+        &mut self,
+        lines_max: u64,
+        out: &mut Collector<String>,
+    ) -> Result<u64, FileSourceError> {
+        let Some(split) = self.splits.front_mut() else {
+            return Ok(0);
+        };
+        let lines = match &mut self.open {
+            Some(lines) => lines,
+            None => self.open.insert(open(split)?),
+        };
+        if split.next.is_none() && !find_first_line(split, lines)? {
+            return Ok(0);
+        }
+        let mut emitted = 0;
+        while lines.position() < split.end && emitted < lines_max && !out.is_full() {
+            let position = lines.position();
+            let Some(line) = lines.next_line() else {
+                let has_more = lines.read_more()?;
+                debug_assert!(has_more, "a split ends within its file");
+                break;
+            };
+            match text(line, self.lossy_utf8) {
+                Ok(text) => out.emit(text),
+                Err(valid) => {
+                    let (path, offset) = (lines.path().to_owned(), position + valid);
+                    return Err(FileSourceError::InvalidUtf8 { path, offset });
+                }
+            }
+            emitted += 1;
+        }
+        split.next = Some(lines.position());
+        if lines.position() >= split.end {
+            self.splits.pop_front();
+            self.open = None;
+        }
+        Ok(emitted)
+    }
+}
+
+/// Opens the file of `split` where its next line starts; if that isn't known, one byte before the
+/// split: if that byte is a line feed, a line starts with the split.
+fn open(split: &FileSplit) -> Result<FileLines, FileSourceError> {
+    let position = split.next.unwrap_or(split.start.saturating_sub(1));
+    FileLines::open(&split.path, position, split.bytes, split.may_grow)
+}
+
+/// Goes past the line that belongs to the split before this one. Returns whether that is done.
+fn find_first_line(split: &mut FileSplit, lines: &mut FileLines) -> Result<bool, FileSourceError> {
+    if split.start > 0 && lines.next_line().is_none() {
+        lines.read_more()?;
+        return Ok(false);
+    }
+    split.next = Some(lines.position());
+    Ok(true)
+}
+
+/// The line as text; on failure, how many of its bytes are valid.
+#[inline]
+fn text(line: &[u8], lossy: bool) -> Result<String, u64> {
+    match std::str::from_utf8(line) {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) if lossy => Ok(String::from_utf8_lossy(line).into_owned()),
+        Err(error) => Err(error.valid_up_to() as u64),
+    }
+}
+
+impl SplitReader for FileReader {
+    type Split = FileSplit;
+    type Item = String;
+
+    fn assign(&mut self, split: FileSplit) {
+        self.splits.push_back(split);
+    }
+
+    fn poll(&mut self, out: &mut Collector<String>) -> Result<ReadStatus, BoxError> {
+        let budget = Budget::start();
+        let mut allowed = match &mut self.limit {
+            Some(limit) => limit.available(budget.began()),
+            None => u64::MAX,
+        };
+        while !self.splits.is_empty() {
+            if let Some(limit) = self.limit.as_ref().filter(|_| allowed == 0) {
+                return Ok(ReadStatus::At(limit.next(budget.began())));
+            }
+            let emitted = self.step(LINES_PER_STEP.min(allowed), out)?;
+            if let Some(limit) = &mut self.limit {
+                allowed -= emitted;
+                limit.spend(emitted);
+            }
+            if out.is_full() || budget.is_spent() {
+                break;
+            }
+        }
+        Ok(if self.splits.is_empty() {
+            ReadStatus::Drained
+        } else {
+            ReadStatus::More
+        })
+    }
+
+    fn unfinished(&self) -> usize {
+        self.splits.len()
+    }
+
+    fn snapshot(&self) -> Vec<FileSplit> {
+        self.splits.iter().cloned().collect()
+    }
+}

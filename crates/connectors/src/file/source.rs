@@ -1,0 +1,175 @@
+//! What to read, and how.
+
+use std::path::PathBuf;
+
+use tidegate_runtime::BoxError;
+use tidegate_runtime::source::{Source, SourceContext};
+
+use super::discover::{check_readable, discover};
+use super::enumerator::{Bounded, FileEnumerator, FileEnumeratorState, Following, Mode, State};
+use super::error::FileSourceError;
+use super::reader::FileReader;
+use super::split::FileSplit;
+use crate::rate::{self, RateLimit};
+
+/// Size of splits if nothing is said,
+const SPLIT_BYTES: u64 = 16 << 20;
+/// and if there is a rate: it is shared by the readers, so all of them must have something to read.
+const SPLIT_BYTES_LIMITED: u64 = 64 << 10;
+
+/// Reads the lines of files and folders.
+///
+/// A line is what lies between two line feeds; what follows the last one is a line, too, unless it
+/// is empty. Only the line feed is removed: a carriage return before it stays. Folders are read at
+/// any depth, in order of their files' paths, without what begins with `.` or `_`. A file that is
+/// named twice is read once.
+///
+/// Large files are read in parallel, in splits. With one reader, lines come in order.
+///
+/// The list of files and their lengths are found when the job first starts, and kept in its
+/// checkpoints: a file that has another length when it is read, or has gone, is an error. Files may
+/// be moved between two runs only if their paths, as given, still lead to them.
+///
+/// ```no_run
+/// use tidegate_connectors::FileSource;
+///
+/// let logs = FileSource::lines(["logs", "more/today.log"]).rate(10_000.0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct FileSource {
+    paths: Vec<PathBuf>,
+    repeat: u64,
+    per_second: Option<f64>,
+    follow: bool,
+    lossy_utf8: bool,
+    split_bytes: Option<u64>,
+}
+
+impl FileSource {
+    /// Reads these files and folders.
+    pub fn lines(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        FileSource {
+            paths: paths.into_iter().map(Into::into).collect(),
+            repeat: 1,
+            per_second: None,
+            follow: false,
+            lossy_utf8: false,
+            split_bytes: None,
+        }
+    }
+
+    /// Reads everything so many times, one time after the other. Default 1.
+    #[must_use]
+    pub fn repeat(mut self, times: u64) -> Self {
+        self.repeat = times;
+        self
+    }
+
+    /// Reads at most so many lines per second in total; each reader reads an equal part. Without
+    /// [`split_bytes`](Self::split_bytes), splits are then small (64 KiB), to give every reader one.
+    #[must_use]
+    pub fn rate(mut self, lines_per_second: f64) -> Self {
+        self.per_second = Some(lines_per_second);
+        self
+    }
+
+    /// Goes on with what is appended to files, and with new files in folders, for ever. Looks every
+    /// 100 ms. A line is read once its line feed is there.
+    ///
+    /// A file may only grow: one that is truncated, replaced or renamed is an error. One that has
+    /// been read may be deleted. Lines of one file keep their order only if there is one reader.
+    #[must_use]
+    pub fn follow(mut self, follow: bool) -> Self {
+        self.follow = follow;
+        self
+    }
+
+    /// Replaces what is not valid UTF-8 by `U+FFFD` instead of failing.
+    #[must_use]
+    pub fn lossy_utf8(mut self, lossy: bool) -> Self {
+        self.lossy_utf8 = lossy;
+        self
+    }
+
+    /// Cuts files into splits of so many bytes. Default 16 MiB. Smaller ones spread a file over
+    /// more readers; each costs an assignment and opening the file.
+    #[must_use]
+    pub fn split_bytes(mut self, bytes: u64) -> Self {
+        self.split_bytes = Some(bytes);
+        self
+    }
+
+    fn check_options(&self) -> Result<(), BoxError> {
+        let problem = match self {
+            _ if self.paths.is_empty() => return Err(FileSourceError::NoPaths.into()),
+            FileSource {
+                split_bytes: Some(0),
+                ..
+            } => "splits must have at least 1 byte",
+            FileSource { repeat: 0, .. } => "files must be read at least once, not 0 times",
+            FileSource {
+                follow: true,
+                repeat: 2..,
+                ..
+            } => "files that are followed have no end after which they could be repeated",
+            _ => return Ok(self.per_second.map_or(Ok(()), rate::check)?),
+        };
+        Err(FileSourceError::Options { problem }.into())
+    }
+}
+
+impl Source for FileSource {
+    type Item = String;
+    type Split = FileSplit;
+    type Enumerator = FileEnumerator;
+    type Reader = FileReader;
+
+    fn check(&self) -> Result<(), BoxError> {
+        self.check_options()?;
+        let files = discover(&self.paths)?;
+        check_readable(&files)?;
+        if files.is_empty() && !self.follow {
+            tracing::warn!(paths = ?self.paths, "no files to read");
+        }
+        Ok(())
+    }
+
+    fn enumerator(
+        &self,
+        _context: SourceContext,
+        restored: Option<FileEnumeratorState>,
+    ) -> Result<FileEnumerator, BoxError> {
+        let default = self.per_second.map_or(SPLIT_BYTES, |_| SPLIT_BYTES_LIMITED);
+        let split_bytes = self.split_bytes.unwrap_or(default);
+        let follow = |state| Following::new(self.paths.clone(), split_bytes, state);
+        let mode = match restored.map(|state| state.0) {
+            None if self.follow => Mode::Following(follow(Default::default())),
+            None => Mode::Bounded(Bounded::new(
+                discover(&self.paths)?,
+                self.repeat,
+                split_bytes,
+            )),
+            Some(State::Following(state)) if self.follow => Mode::Following(follow(state)),
+            Some(State::Bounded(state)) if !self.follow => {
+                Mode::Bounded(Bounded::restored(state, self.repeat, split_bytes))
+            }
+            Some(_) => {
+                let (restored, configured) = (!self.follow, self.follow);
+                return Err(FileSourceError::OtherMode {
+                    restored,
+                    configured,
+                }
+                .into());
+            }
+        };
+        Ok(FileEnumerator(mode))
+    }
+
+    fn reader(&self, context: SourceContext) -> Result<FileReader, BoxError> {
+        let readers = f64::from(context.parallelism.max(1));
+        let limit = self
+            .per_second
+            .map(|per_second| RateLimit::new(per_second / readers));
+        Ok(FileReader::new(self.lossy_utf8, limit))
+    }
+}
