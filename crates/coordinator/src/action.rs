@@ -1,7 +1,9 @@
 //! What a job tells its driver to do.
 //!
 //! Actions of one step must be *issued* in the order in which they are given; writes may complete
-//! in any order and report back as a [`JobEvent`](crate::JobEvent).
+//! in any order and report back as a [`JobEvent`](crate::JobEvent). Whatever reports back must do
+//! so in bounded time, exactly once: a write that takes too long has the outcome
+//! [`Unknown`](tidegate_types::message::WriteOutcome::Unknown).
 
 use std::time::Duration;
 

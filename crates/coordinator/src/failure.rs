@@ -182,8 +182,8 @@ pub enum FailureReason {
     StoppedSilently,
     /// More checkpoints in a row failed than are tolerable.
     #[error(
-        "{failed} checkpoints in a row failed, of which {tolerable} are tolerable; of the last \
-         one: {last}"
+        "more checkpoints failed in a row (`{failed}`) than are tolerable (`{tolerable}`); the \
+         last failure: {last}"
     )]
     Checkpoints {
         /// How many failed since the last that completed.
@@ -228,10 +228,19 @@ impl fmt::Display for JobFailure {
             write!(f, "{attempt}: ")?;
         }
         let restarts = self.restarts;
-        let plural = if restarts == 1 { "" } else { "s" };
-        write!(f, "{}; after {restarts} restart{plural} ", self.reason)?;
+        write!(
+            f,
+            "{}; after {restarts} restart{} ",
+            self.reason,
+            plural(restarts)
+        )?;
         write!(f, "the restart strategy ({}) gives up", self.strategy)
     }
 }
 
 impl std::error::Error for JobFailure {}
+
+/// The ending of a noun that is counted.
+pub(crate) fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tidegate_types::Millis;
 
 use crate::action::RestartDecision;
+use crate::failure::plural;
 use crate::settings::{SettingsError, at_least_a_millisecond, at_least_one};
 
 /// What happens after an attempt has failed.
@@ -101,16 +102,17 @@ impl fmt::Display for RestartStrategy {
         match self {
             Self::None => f.write_str("none"),
             Self::FixedDelay { attempts, delay } => {
-                write!(f, "fixed delay, {attempts} restarts, {delay:?} apart")
+                let s = plural((*attempts).into());
+                write!(f, "fixed delay of {delay:?}, at most {attempts} restart{s}")
             }
             Self::ExponentialDelay { initial, max, .. } => {
-                write!(f, "exponential delay, {initial:?} to {max:?}")
+                write!(f, "exponential delay of {initial:?} to {max:?}")
             }
             Self::FailureRate {
                 max_per_interval,
                 interval,
                 ..
-            } => write!(f, "failure rate, {max_per_interval} within {interval:?}"),
+            } => write!(f, "at most {max_per_interval} failures within {interval:?}"),
         }
     }
 }

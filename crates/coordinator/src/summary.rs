@@ -135,7 +135,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quantiles_are_close_and_within_bounds(mut values in prop::collection::vec(any::<u64>(), 1..200)) {
+        fn quantiles_are_close_and_within_bounds(
+            mut values in prop::collection::vec(any::<u64>(), 1..200),
+        ) {
             let mut summary = Summary::default();
             values.iter().for_each(|value| summary.record(*value));
             values.sort_unstable();

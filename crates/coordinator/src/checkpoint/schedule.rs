@@ -81,7 +81,7 @@ impl Schedule {
 
     /// What is to be triggered now, if anything. `has_room` says whether the number of concurrent
     /// checkpoints allows another one.
-    pub(crate) fn due(&mut self, now: Millis, has_room: bool) -> Option<SnapshotKind> {
+    pub(crate) fn due(&self, now: Millis, has_room: bool) -> Option<SnapshotKind> {
         match self.mode {
             Mode::Stopped => return None,
             Mode::FinalDue { at, .. } if at <= now => return Some(SnapshotKind::Final),
@@ -96,9 +96,7 @@ impl Schedule {
         let Mode::Periodic { due: Some(due) } = self.mode else {
             return None;
         };
-        let due = due.max(self.pause_end());
-        self.mode = Mode::Periodic { due: Some(due) };
-        (due <= now).then_some(SnapshotKind::Checkpoint)
+        (due.max(self.pause_end()) <= now).then_some(SnapshotKind::Checkpoint)
     }
 
     fn pause_end(&self) -> Millis {

@@ -4,45 +4,26 @@
 //! the end) and turns what they signal into a change of phase. It knows neither how a checkpoint
 //! comes about nor when a restart is allowed.
 
+mod between;
+mod error;
+
+pub use error::JobError;
+
 use std::sync::Arc;
 
-use tidegate_types::graph::{GraphError, JobGraph};
+use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Report, SubtaskFailure, WriteOutcome};
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, JobId, Millis, SubtaskId};
+use tidegate_types::{AttemptNumber, CompletedCheckpoint, JobId, Millis, SubtaskId};
 
-use crate::action::{JobAction, JobEnd, JobNote, RestartDecision};
+use crate::action::{JobAction, JobEnd};
 use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal};
 use crate::event::{DurableFacts, JobEvent, Now};
-use crate::failure::{FailureReason, JobFailure, StorageStep};
+use crate::failure::{FailureReason, StorageStep};
 use crate::lifecycle::{Attempt, Next, Phase, Threads};
 use crate::restart::Restarts;
-use crate::restore::{RestoreError, plan_restore};
-use crate::settings::{JobSettings, SettingsError};
+use crate::restore::plan_restore;
+use crate::settings::JobSettings;
 use crate::statistics::Statistics;
-
-/// Why a job can't even start.
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub enum JobError {
-    /// The job graph can't run.
-    #[error("the job graph is invalid")]
-    Graph(#[source] GraphError),
-    /// The settings are wrong.
-    #[error("the job's settings are invalid")]
-    Settings(#[source] SettingsError),
-    /// The latest checkpoint doesn't fit the graph.
-    #[error("the job can't be restored from its latest checkpoint")]
-    Restore(#[source] RestoreError),
-    /// A recovered checkpoint is of another job.
-    #[error("`{checkpoint}` belongs to job `{found}`, not to `{job}`")]
-    ForeignCheckpoint {
-        /// The checkpoint.
-        checkpoint: CheckpointId,
-        /// The job it belongs to.
-        found: JobId,
-        /// This job.
-        job: JobId,
-    },
-}
 
 /// All decisions of one job. Performs no IO.
 ///
@@ -393,177 +374,6 @@ impl Job {
         );
     }
 
-    /// The running attempt can't go on: stops it and asks the restart strategy. What the marker
-    /// of a finished job says is true whatever happens to its last attempt.
-    fn on_attempt_failed(
-        &mut self,
-        number: AttemptNumber,
-        reason: FailureReason,
-        actions: &mut Vec<JobAction>,
-    ) {
-        match &self.phase {
-            Phase::Active(attempt) if attempt.number == number => {
-                self.stop_after_failure(number, Threads::Running, reason, actions);
-            }
-            _ => {}
-        }
-    }
-
-    fn stop_after_failure(
-        &mut self,
-        number: AttemptNumber,
-        threads: Threads,
-        reason: FailureReason,
-        actions: &mut Vec<JobAction>,
-    ) {
-        let next = self.after_failure(Some(number), reason, actions);
-        self.stop_attempt(number, threads, next, actions);
-    }
-
-    fn stop_attempt(
-        &mut self,
-        attempt: AttemptNumber,
-        threads: Threads,
-        next: Next,
-        actions: &mut Vec<JobAction>,
-    ) {
-        // Ordering: stopping comes first, since the next attempt waits for it, not for deletions.
-        if threads == Threads::Running {
-            actions.push(JobAction::StopAttempt { attempt });
-        }
-        self.checkpoints.end_attempt(actions);
-        match threads {
-            Threads::Running => self.phase = Phase::Stopping { attempt, next },
-            Threads::Joined => self.settle(next, actions),
-        }
-    }
-
-    fn after_failure(
-        &mut self,
-        attempt: Option<AttemptNumber>,
-        reason: FailureReason,
-        actions: &mut Vec<JobAction>,
-    ) -> Next {
-        let failure = self.failure(attempt, reason.clone());
-        let decision = self.restarts.on_failure(self.now.monotonic);
-        self.checkpoints.statistics_mut().restarts = self.restarts.count();
-        actions.push(JobAction::Note(JobNote::AttemptFailed {
-            attempt,
-            reason,
-            decision,
-        }));
-        match decision {
-            RestartDecision::RestartAfter(delay) => Next::Restart {
-                at: self.now.monotonic.after(delay),
-            },
-            RestartDecision::GiveUp => Next::End(JobEnd::Failed(failure)),
-        }
-    }
-
-    fn failure(&self, attempt: Option<AttemptNumber>, reason: FailureReason) -> Box<JobFailure> {
-        Box::new(JobFailure {
-            attempt,
-            reason,
-            restarts: self.restarts.count(),
-            strategy: self.restarts.strategy().to_string(),
-        })
-    }
-
-    fn on_attempt_stopped(&mut self, number: AttemptNumber, actions: &mut Vec<JobAction>) {
-        match &mut self.phase {
-            Phase::Active(attempt) if attempt.number == number => {
-                let reason = FailureReason::StoppedSilently;
-                self.stop_after_failure(number, Threads::Joined, reason, actions);
-            }
-            Phase::MarkingFinished { attempt, threads } if *attempt == number => {
-                *threads = Threads::Joined;
-            }
-            Phase::Stopping { attempt, .. } if *attempt == number => {
-                if let Phase::Stopping { next, .. } = self.take_phase() {
-                    self.settle(next, actions);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The attempt is gone: goes on as soon as its last checkpoint is decided.
-    fn settle(&mut self, next: Next, actions: &mut Vec<JobAction>) {
-        if self.checkpoints.is_settled() {
-            self.proceed(next, actions);
-        } else {
-            self.phase = Phase::Settling { next };
-        }
-    }
-
-    fn leave_settling(&mut self, actions: &mut Vec<JobAction>) {
-        if matches!(self.phase, Phase::Settling { .. })
-            && let Phase::Settling { next } = self.take_phase()
-        {
-            self.settle(next, actions);
-        }
-    }
-
-    fn proceed(&mut self, next: Next, actions: &mut Vec<JobAction>) {
-        match next {
-            Next::End(end) => self.end(end, actions),
-            Next::Restart { at } if self.checkpoints.is_in_doubt() => {
-                self.phase = Phase::Recovering { restart_at: at };
-                actions.push(JobAction::RecoverCompleted);
-            }
-            Next::Restart { at } => self.phase = Phase::Waiting { restart_at: at },
-        }
-    }
-
-    fn on_recovered(
-        &mut self,
-        completed: Result<Vec<CompletedCheckpoint>, String>,
-        actions: &mut Vec<JobAction>,
-    ) {
-        let restart_at = match self.phase {
-            Phase::Recovering { restart_at } => restart_at,
-            Phase::Cancelling => return self.end(JobEnd::Cancelled, actions),
-            _ => return,
-        };
-        match completed.and_then(|completed| self.check_recovered(completed)) {
-            Ok(completed) => {
-                self.checkpoints.on_recovered(completed);
-                self.phase = Phase::Waiting { restart_at };
-            }
-            Err(cause) => {
-                let step = StorageStep::RecoverCompleted;
-                let reason = FailureReason::Storage { step, cause };
-                let next = self.after_failure(None, reason, actions);
-                self.proceed(next, actions);
-            }
-        }
-    }
-
-    /// A store that has lost what it had is not restored from: its older checkpoints would undo
-    /// what has been committed.
-    fn check_recovered(
-        &self,
-        completed: Vec<CompletedCheckpoint>,
-    ) -> Result<Vec<CompletedCheckpoint>, String> {
-        let known = self.checkpoints.latest().map(|latest| latest.id);
-        let found = completed.iter().map(|completed| completed.id).max();
-        match known {
-            Some(known) if found < Some(known) => Err(format!(
-                "`{known}` has completed, but is not listed any more"
-            )),
-            _ => Ok(completed),
-        }
-    }
-
-    fn reserve_attempt_if_due(&mut self, actions: &mut Vec<JobAction>) {
-        if let Phase::Waiting { restart_at } = self.phase
-            && restart_at <= self.now.monotonic
-        {
-            self.phase = Phase::ReservingAttempt;
-            actions.push(JobAction::ReserveAttempt);
-        }
-    }
-
     fn mark_finished_if_over(&mut self, actions: &mut Vec<JobAction>) {
         let Phase::Active(attempt) = &self.phase else {
             return;
@@ -600,33 +410,7 @@ impl Job {
             }
         }
     }
-
-    fn on_cancel(&mut self, actions: &mut Vec<JobAction>) {
-        let cancelled = Next::End(JobEnd::Cancelled);
-        match &mut self.phase {
-            Phase::Created | Phase::Waiting { .. } => self.end(JobEnd::Cancelled, actions),
-            Phase::ReservingAttempt | Phase::Recovering { .. } => self.phase = Phase::Cancelling,
-            Phase::Active(attempt) => {
-                let number = attempt.number;
-                self.stop_attempt(number, Threads::Running, cancelled, actions);
-            }
-            Phase::Stopping { next, .. } | Phase::Settling { next } => {
-                if matches!(next, Next::Restart { .. }) {
-                    *next = cancelled;
-                }
-            }
-            // A job that has done everything is finished rather than cancelled.
-            Phase::MarkingFinished { .. } | Phase::Cancelling | Phase::Ended => {}
-        }
-    }
-
-    fn end(&mut self, end: JobEnd, actions: &mut Vec<JobAction>) {
-        self.phase = Phase::Ended;
-        actions.push(JobAction::End(end));
-    }
-
-    /// Takes the phase out to move parts of it; the caller sets the next one.
-    fn take_phase(&mut self) -> Phase {
-        std::mem::replace(&mut self.phase, Phase::Ended)
-    }
 }
+
+#[cfg(test)]
+mod tests;

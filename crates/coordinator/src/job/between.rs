@@ -1,0 +1,222 @@
+//! From the end of one attempt to the start of the next, or to the end of the job.
+//!
+//! Ordering: an attempt is stopped; what it was finalising is decided; the store is read if a write
+//! to it is in doubt; the restart strategy's delay passes. Only then the next number is reserved.
+
+use tidegate_types::{AttemptNumber, CompletedCheckpoint};
+
+use crate::action::{JobAction, JobEnd, JobNote, RestartDecision};
+use crate::failure::{FailureReason, JobFailure, StorageStep};
+use crate::lifecycle::{Next, Phase, Threads};
+
+use super::Job;
+
+impl Job {
+    /// The running attempt can't go on: stops it and asks the restart strategy. What the marker
+    /// of a finished job says is true whatever happens to its last attempt.
+    pub(super) fn on_attempt_failed(
+        &mut self,
+        number: AttemptNumber,
+        reason: FailureReason,
+        actions: &mut Vec<JobAction>,
+    ) {
+        match &self.phase {
+            Phase::Active(attempt) if attempt.number == number => {
+                self.stop_after_failure(number, Threads::Running, reason, actions);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn stop_after_failure(
+        &mut self,
+        number: AttemptNumber,
+        threads: Threads,
+        reason: FailureReason,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let next = self.after_failure(Some(number), reason, actions);
+        self.stop_attempt(number, threads, next, actions);
+    }
+
+    pub(super) fn stop_attempt(
+        &mut self,
+        attempt: AttemptNumber,
+        threads: Threads,
+        next: Next,
+        actions: &mut Vec<JobAction>,
+    ) {
+        // Ordering: stopping comes first, since the next attempt waits for it, not for deletions.
+        if threads == Threads::Running {
+            actions.push(JobAction::StopAttempt { attempt });
+        }
+        self.checkpoints.end_attempt(actions);
+        match threads {
+            Threads::Running => self.phase = Phase::Stopping { attempt, next },
+            Threads::Joined => self.settle(next, actions),
+        }
+    }
+
+    pub(super) fn after_failure(
+        &mut self,
+        attempt: Option<AttemptNumber>,
+        reason: FailureReason,
+        actions: &mut Vec<JobAction>,
+    ) -> Next {
+        let failure = self.failure(attempt, reason.clone());
+        let decision = self.restarts.on_failure(self.now.monotonic);
+        self.checkpoints.statistics_mut().restarts = self.restarts.count();
+        actions.push(JobAction::Note(JobNote::AttemptFailed {
+            attempt,
+            reason,
+            decision,
+        }));
+        match decision {
+            RestartDecision::RestartAfter(delay) => Next::Restart {
+                at: self.now.monotonic.after(delay),
+            },
+            RestartDecision::GiveUp => Next::End(JobEnd::Failed(failure)),
+        }
+    }
+
+    pub(super) fn failure(
+        &self,
+        attempt: Option<AttemptNumber>,
+        reason: FailureReason,
+    ) -> Box<JobFailure> {
+        Box::new(JobFailure {
+            attempt,
+            reason,
+            restarts: self.restarts.count(),
+            strategy: self.restarts.strategy().to_string(),
+        })
+    }
+
+    pub(super) fn on_attempt_stopped(
+        &mut self,
+        number: AttemptNumber,
+        actions: &mut Vec<JobAction>,
+    ) {
+        match &mut self.phase {
+            Phase::Active(attempt) if attempt.number == number => {
+                let reason = FailureReason::StoppedSilently;
+                self.stop_after_failure(number, Threads::Joined, reason, actions);
+            }
+            Phase::MarkingFinished { attempt, threads } if *attempt == number => {
+                *threads = Threads::Joined;
+            }
+            Phase::Stopping { attempt, .. } if *attempt == number => {
+                if let Phase::Stopping { next, .. } = self.take_phase() {
+                    self.settle(next, actions);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The attempt is gone: goes on as soon as its last checkpoint is decided.
+    pub(super) fn settle(&mut self, next: Next, actions: &mut Vec<JobAction>) {
+        if self.checkpoints.is_settled() {
+            self.proceed(next, actions);
+        } else {
+            self.phase = Phase::Settling { next };
+        }
+    }
+
+    pub(super) fn leave_settling(&mut self, actions: &mut Vec<JobAction>) {
+        if matches!(self.phase, Phase::Settling { .. })
+            && let Phase::Settling { next } = self.take_phase()
+        {
+            self.settle(next, actions);
+        }
+    }
+
+    pub(super) fn proceed(&mut self, next: Next, actions: &mut Vec<JobAction>) {
+        match next {
+            Next::End(end) => self.end(end, actions),
+            Next::Restart { at } if self.checkpoints.is_in_doubt() => {
+                self.phase = Phase::Recovering { restart_at: at };
+                actions.push(JobAction::RecoverCompleted);
+            }
+            Next::Restart { at } => self.phase = Phase::Waiting { restart_at: at },
+        }
+    }
+
+    pub(super) fn on_recovered(
+        &mut self,
+        completed: Result<Vec<CompletedCheckpoint>, String>,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let restart_at = match self.phase {
+            Phase::Recovering { restart_at } => restart_at,
+            Phase::Cancelling => return self.end(JobEnd::Cancelled, actions),
+            _ => return,
+        };
+        match completed.and_then(|completed| self.check_recovered(completed)) {
+            Ok(completed) => {
+                self.checkpoints.on_recovered(completed);
+                self.phase = Phase::Waiting { restart_at };
+            }
+            Err(cause) => {
+                let step = StorageStep::RecoverCompleted;
+                let reason = FailureReason::Storage { step, cause };
+                let next = self.after_failure(None, reason, actions);
+                self.proceed(next, actions);
+            }
+        }
+    }
+
+    /// A store that has lost what it had is not restored from: its older checkpoints would undo
+    /// what has been committed.
+    pub(super) fn check_recovered(
+        &self,
+        completed: Vec<CompletedCheckpoint>,
+    ) -> Result<Vec<CompletedCheckpoint>, String> {
+        let known = self.checkpoints.latest().map(|latest| latest.id);
+        let found = completed.iter().map(|completed| completed.id).max();
+        match known {
+            Some(known) if found < Some(known) => Err(format!(
+                "`{known}` has completed, but is not listed any more"
+            )),
+            _ => Ok(completed),
+        }
+    }
+
+    pub(super) fn reserve_attempt_if_due(&mut self, actions: &mut Vec<JobAction>) {
+        if let Phase::Waiting { restart_at } = self.phase
+            && restart_at <= self.now.monotonic
+        {
+            self.phase = Phase::ReservingAttempt;
+            actions.push(JobAction::ReserveAttempt);
+        }
+    }
+
+    pub(super) fn on_cancel(&mut self, actions: &mut Vec<JobAction>) {
+        let cancelled = Next::End(JobEnd::Cancelled);
+        match &mut self.phase {
+            Phase::Created | Phase::Waiting { .. } => self.end(JobEnd::Cancelled, actions),
+            Phase::ReservingAttempt | Phase::Recovering { .. } => self.phase = Phase::Cancelling,
+            Phase::Active(attempt) => {
+                let number = attempt.number;
+                self.stop_attempt(number, Threads::Running, cancelled, actions);
+            }
+            Phase::Stopping { next, .. } | Phase::Settling { next } => {
+                if matches!(next, Next::Restart { .. }) {
+                    *next = cancelled;
+                }
+            }
+            // A job that has done everything is finished rather than cancelled.
+            Phase::MarkingFinished { .. } | Phase::Cancelling | Phase::Ended => {}
+        }
+    }
+
+    pub(super) fn end(&mut self, end: JobEnd, actions: &mut Vec<JobAction>) {
+        self.phase = Phase::Ended;
+        actions.push(JobAction::End(end));
+    }
+
+    /// Takes the phase out to move parts of it; the caller sets the next one.
+    pub(super) fn take_phase(&mut self) -> Phase {
+        std::mem::replace(&mut self.phase, Phase::Ended)
+    }
+}

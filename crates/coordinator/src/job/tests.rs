@@ -1,0 +1,353 @@
+use std::time::Duration;
+
+use tidegate_types::graph::{Edge, GraphError, OperatorRole, OperatorSpec, Partitioning};
+use tidegate_types::message::{Notice, SnapshotMetrics};
+use tidegate_types::{
+    CheckpointBarrier, CheckpointId, FileHandle, HASH_ID, KeyGroupRange, KeyedStateHandle,
+    MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, RestorePlan, SnapshotKind,
+    SubtaskRestore, SubtaskState, UnixMillis,
+};
+
+use crate::action::{JobNote, NoticeTarget};
+use crate::settings::CheckpointSettings;
+
+use super::*;
+
+const JOB: JobId = JobId(7);
+const ATTEMPT: AttemptNumber = AttemptNumber(3);
+const ALL_KEY_GROUPS: KeyGroupRange = KeyGroupRange { start: 0, end: 127 };
+
+/// One source, one keyed operator, one subtask each.
+fn graph() -> JobGraph {
+    let operator = |uid: &str, role| OperatorSpec {
+        uid: OperatorUid(uid.to_owned()),
+        parallelism: 1,
+        max_parallelism: MaxParallelism::new(128).unwrap(),
+        role,
+    };
+    JobGraph {
+        operators: vec![
+            operator("source", OperatorRole::Enumerator),
+            operator("count", OperatorRole::Transform),
+        ],
+        edges: vec![Edge {
+            from: OperatorId(0),
+            to: OperatorId(1),
+            partitioning: Partitioning::KeyGroups,
+        }],
+    }
+}
+
+fn settings() -> JobSettings {
+    JobSettings {
+        checkpoints: CheckpointSettings {
+            interval: Some(Duration::from_secs(10)),
+            ..CheckpointSettings::default()
+        },
+        ..JobSettings::default()
+    }
+}
+
+fn counts(name: &str) -> SubtaskState {
+    SubtaskState {
+        keyed: Some(KeyedStateHandle {
+            file: FileHandle {
+                name: name.to_owned(),
+                bytes: 10,
+                crc32c: 1,
+            },
+            key_groups: ALL_KEY_GROUPS,
+        }),
+        ..SubtaskState::default()
+    }
+}
+
+fn completed(id: u64, attempt: u64, triggered_at: u64, file: &str) -> CompletedCheckpoint {
+    let operator = |uid: &str, state| OperatorCheckpoint {
+        uid: OperatorUid(uid.to_owned()),
+        max_parallelism: MaxParallelism::new(128).unwrap(),
+        subtasks: vec![state],
+    };
+    CompletedCheckpoint {
+        id: CheckpointId(id),
+        job: JOB,
+        attempt: AttemptNumber(attempt),
+        kind: SnapshotKind::Checkpoint,
+        triggered_at: UnixMillis(triggered_at),
+        hash_id: HASH_ID.to_owned(),
+        operators: vec![
+            operator("source", SubtaskState::default()),
+            operator("count", counts(file)),
+        ],
+    }
+}
+
+fn subtask(operator: u32) -> SubtaskId {
+    SubtaskId {
+        operator: OperatorId(operator),
+        index: 0,
+    }
+}
+
+/// Steps a job at a time in seconds, wall-clock time being 100 seconds ahead.
+fn step(job: &mut Job, seconds: u64, event: JobEvent) -> Vec<JobAction> {
+    let mut actions = Vec::new();
+    let now = Now {
+        monotonic: Millis(seconds * 1000),
+        wall: UnixMillis((seconds + 100) * 1000),
+    };
+    job.step(now, event, &mut actions);
+    actions
+}
+
+fn report(report: Report) -> JobEvent {
+    let attempt = ATTEMPT;
+    JobEvent::Report(AddressedReport { attempt, report })
+}
+
+fn acknowledged(id: u64, operator: u32, state: SubtaskState) -> JobEvent {
+    report(Report::Acknowledged {
+        checkpoint: CheckpointId(id),
+        subtask: subtask(operator),
+        state,
+        metrics: SnapshotMetrics::default(),
+    })
+}
+
+/// A job that was restored from `chk-8`, the second one of two, and runs as its third attempt.
+fn running() -> Job {
+    let recovered = vec![completed(8, 2, 80, "f8"), completed(6, 1, 60, "f6")];
+    let facts = DurableFacts {
+        checkpoint_max: CheckpointId(20),
+        attempt_max: AttemptNumber(1),
+    };
+    let mut job = Job::new(JOB, graph(), settings(), recovered, facts).unwrap();
+    step(&mut job, 0, JobEvent::Start);
+    let attempt = ATTEMPT;
+    let outcome = WriteOutcome::Done;
+    step(&mut job, 0, JobEvent::AttemptReserved { attempt, outcome });
+    for operator in [0, 1] {
+        let subtask = subtask(operator);
+        step(&mut job, 0, report(Report::Running { subtask }));
+    }
+    let up_to = CheckpointId(84);
+    let outcome = WriteOutcome::Done;
+    step(&mut job, 0, JobEvent::IdsReserved { up_to, outcome });
+    job
+}
+
+#[test]
+fn a_job_that_cannot_run_is_refused_before_anything_starts() {
+    let make = |graph, settings, recovered| {
+        let facts = DurableFacts::default();
+        Job::new(JOB, graph, settings, recovered, facts).unwrap_err()
+    };
+    let empty = make(JobGraph::default(), settings(), vec![]);
+    assert_eq!(empty, JobError::Graph(GraphError::Empty));
+
+    let mut zero = settings();
+    zero.checkpoints.max_concurrent = 0;
+    let invalid = make(graph(), zero, vec![]);
+    assert!(matches!(invalid, JobError::Settings(_)));
+
+    let mut foreign = completed(4, 1, 0, "f");
+    foreign.job = JobId(8);
+    assert_eq!(
+        make(graph(), settings(), vec![foreign]).to_string(),
+        "`chk-4` belongs to job `00000000000000000000000000000008`, not to \
+         `00000000000000000000000000000007`"
+    );
+
+    let mut rescaled = graph();
+    rescaled.operators[1].max_parallelism = MaxParallelism::new(64).unwrap();
+    let mismatch = make(rescaled, settings(), vec![completed(4, 1, 0, "f")]);
+    assert!(matches!(
+        mismatch,
+        JobError::Restore(crate::RestoreError::MaxParallelism { .. })
+    ));
+}
+
+// RS-01, I1, I2: the latest of the recovered checkpoints, numerically, is dealt out.
+#[test]
+fn an_attempt_starts_from_the_latest_checkpoint() {
+    let recovered = vec![completed(10, 2, 80, "f10"), completed(9, 1, 60, "f9")];
+    let facts = DurableFacts::default();
+    let mut job = Job::new(JOB, graph(), settings(), recovered, facts).unwrap();
+    let started = step(&mut job, 0, JobEvent::Start);
+    assert_eq!(started, [JobAction::ReserveAttempt]);
+    let outcome = WriteOutcome::Done;
+    let attempt = ATTEMPT;
+    let plan = |keyed| {
+        vec![SubtaskRestore {
+            key_groups: ALL_KEY_GROUPS,
+            keyed,
+            lists: vec![],
+            finished: false,
+        }]
+    };
+    let handle = counts("f10").keyed.unwrap();
+    assert_eq!(
+        step(&mut job, 0, JobEvent::AttemptReserved { attempt, outcome }),
+        [JobAction::StartAttempt {
+            attempt,
+            restore: Some(CheckpointId(10)),
+            plan: Box::new(RestorePlan {
+                operators: vec![plan(vec![]), plan(vec![handle])],
+            }),
+        }]
+    );
+}
+
+// An attempt's number lies above those in the recovered checkpoints, whatever the counter says.
+#[test]
+fn an_attempt_number_found_in_a_checkpoint_is_in_use() {
+    let recovered = vec![completed(10, 5, 80, "f10")];
+    let facts = DurableFacts::default();
+    let mut job = Job::new(JOB, graph(), settings(), recovered, facts).unwrap();
+    step(&mut job, 0, JobEvent::Start);
+    let outcome = WriteOutcome::Done;
+    let attempt = AttemptNumber(5);
+    let actions = step(&mut job, 0, JobEvent::AttemptReserved { attempt, outcome });
+    assert!(matches!(
+        actions[..],
+        [JobAction::Note(JobNote::AttemptFailed { .. })]
+    ));
+}
+
+// CC-05, CC-07, CC-08, G5, G8, ID-06: every field of what goes out.
+#[test]
+fn a_checkpoint_from_trigger_to_completion() {
+    let mut job = running();
+    assert_eq!(
+        step(&mut job, 10, JobEvent::Tick),
+        [JobAction::Notify {
+            attempt: ATTEMPT,
+            notice: Notice::Trigger(CheckpointBarrier {
+                checkpoint: CheckpointId(21),
+                kind: SnapshotKind::Checkpoint,
+                created: UnixMillis(110_000),
+            }),
+            to: NoticeTarget::Enumerators,
+        }]
+    );
+    let stateless = SubtaskState::default();
+    assert_eq!(step(&mut job, 10, acknowledged(21, 0, stateless)), []);
+    let expected = Box::new(completed(21, ATTEMPT.0, 110_000, "f21"));
+    assert_eq!(
+        step(&mut job, 11, acknowledged(21, 1, counts("f21"))),
+        [JobAction::PublishMetadata(expected.clone())]
+    );
+    let checkpoint = CheckpointId(21);
+    let outcome = WriteOutcome::Done;
+    let published = JobEvent::MetadataPublished {
+        checkpoint,
+        outcome: outcome.clone(),
+    };
+    assert_eq!(
+        step(&mut job, 11, published),
+        [JobAction::StorePointer { checkpoint }]
+    );
+    let stored = JobEvent::PointerStored {
+        checkpoint,
+        outcome,
+    };
+    let note = JobNote::CheckpointCompleted {
+        checkpoint,
+        kind: SnapshotKind::Checkpoint,
+        bytes: 10,
+        duration: Duration::from_secs(2),
+    };
+    assert_eq!(
+        step(&mut job, 12, stored),
+        [
+            JobAction::Note(note),
+            JobAction::Notify {
+                attempt: ATTEMPT,
+                notice: Notice::Completed { checkpoint },
+                to: NoticeTarget::All,
+            },
+            // Two were recovered, though one is retained.
+            JobAction::DropCompleted(Box::new(completed(6, 1, 60, "f6"))),
+            JobAction::DropCompleted(Box::new(completed(8, 2, 80, "f8"))),
+        ]
+    );
+    assert_eq!(job.latest_completed(), Some(&*expected));
+}
+
+// SS-01, SS-02, SS-03, RS-23
+#[test]
+fn statistics_tell_what_happened() {
+    let mut job = running();
+    step(&mut job, 10, JobEvent::Tick);
+    for (operator, micros) in [(0, 100), (1, 300)] {
+        let metrics = SnapshotMetrics {
+            alignment: Duration::from_micros(micros),
+            sync: Duration::from_micros(micros / 10),
+            write: Duration::from_millis(3),
+        };
+        let event = report(Report::Acknowledged {
+            checkpoint: CheckpointId(21),
+            subtask: subtask(operator),
+            state: counts(&format!("f{operator}")),
+            metrics,
+        });
+        step(&mut job, 10, event);
+    }
+    let checkpoint = CheckpointId(21);
+    let outcome = WriteOutcome::NotDone {
+        cause: "no space".to_owned(),
+    };
+    let published = JobEvent::MetadataPublished {
+        checkpoint,
+        outcome,
+    };
+    step(&mut job, 11, published);
+    let statistics = job.statistics();
+    assert_eq!((statistics.triggered, statistics.failed), (1, 1));
+    assert_eq!(statistics.latest_restored, Some(CheckpointId(8)));
+    assert_eq!(statistics.latest_completed, None);
+    let failed = statistics.latest_failed.as_ref().unwrap();
+    assert_eq!(failed.checkpoint, Some(checkpoint));
+    assert_eq!(failed.reason, "publishing its metadata failed: no space");
+    let alignment = &statistics.alignment_us;
+    assert_eq!((alignment.min(), alignment.max()), (Some(100), Some(300)));
+    assert_eq!(statistics.sync_us.sum(), 40);
+    assert_eq!(statistics.write_us.p99(), Some(3000));
+    assert_eq!(statistics.duration_ms.count(), 0);
+}
+
+// A checkpoint that can't be restored isn't tried again.
+#[test]
+fn a_recovered_checkpoint_that_does_not_fit_ends_the_job() {
+    let mut job = running();
+    step(&mut job, 10, JobEvent::Tick);
+    for operator in [0, 1] {
+        step(&mut job, 10, acknowledged(21, operator, counts("f")));
+    }
+    let checkpoint = CheckpointId(21);
+    let outcome = WriteOutcome::Unknown {
+        cause: "timeout".to_owned(),
+    };
+    let published = JobEvent::MetadataPublished {
+        checkpoint,
+        outcome,
+    };
+    step(&mut job, 10, published);
+    step(&mut job, 10, JobEvent::AttemptStopped { attempt: ATTEMPT });
+    let mut corrupt = completed(21, 3, 0, "f");
+    corrupt.hash_id = "other".to_owned();
+    let completed = Ok(vec![corrupt]);
+    let actions = step(&mut job, 20, JobEvent::Recovered { completed });
+    assert_eq!(actions, [JobAction::ReserveAttempt]);
+    let attempt = AttemptNumber(4);
+    let outcome = WriteOutcome::Done;
+    let actions = step(&mut job, 20, JobEvent::AttemptReserved { attempt, outcome });
+    let [JobAction::End(JobEnd::Failed(failure))] = &actions[..] else {
+        panic!("{actions:?}");
+    };
+    assert_eq!(
+        failure.reason.to_string(),
+        "the job can't be restored: `chk-21` was made with the key hash `other`, this version \
+         uses `xxh3-64/1`"
+    );
+}

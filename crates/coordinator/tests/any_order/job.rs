@@ -1,0 +1,44 @@
+//! The job that everything happens to, and the state of its subtasks.
+
+use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
+use tidegate_types::{
+    CheckpointId, FileHandle, KeyGroupRange, KeyedStateHandle, MaxParallelism, OperatorId,
+    OperatorUid, SubtaskId, SubtaskState,
+};
+
+pub(crate) fn graph() -> JobGraph {
+    let operators = [
+        ("source", OperatorRole::Enumerator, 1),
+        ("read", OperatorRole::Reader, 2),
+        ("sink", OperatorRole::CommittingSink, 2),
+    ];
+    let operator = |(uid, role, parallelism): (&str, OperatorRole, u32)| OperatorSpec {
+        uid: OperatorUid(uid.to_owned()),
+        parallelism,
+        max_parallelism: MaxParallelism::derive(2),
+        role,
+    };
+    let edge = |to: u32| Edge {
+        from: OperatorId(to - 1),
+        to: OperatorId(to),
+        partitioning: Partitioning::Rebalance,
+    };
+    JobGraph {
+        operators: operators.into_iter().map(operator).collect(),
+        edges: (1..3).map(edge).collect(),
+    }
+}
+
+pub(crate) fn state(checkpoint: CheckpointId, subtask: SubtaskId) -> SubtaskState {
+    SubtaskState {
+        keyed: Some(KeyedStateHandle {
+            file: FileHandle {
+                name: format!("{checkpoint}/{subtask}"),
+                bytes: 1,
+                crc32c: 0,
+            },
+            key_groups: KeyGroupRange { start: 0, end: 127 },
+        }),
+        ..SubtaskState::default()
+    }
+}

@@ -1,0 +1,336 @@
+//! A job under test and what its driver would know of the outside world.
+//!
+//! Commands (each may say `now=…`, which sets the clock; subtasks are `map[0]` or `all`):
+//!
+//! ```text
+//! job uid:parallelism:role … key=value …     makes the job (roles as in the graph)
+//! start · tick · cancel · request [final|savepoint]
+//! attempt N [outcome]                        the attempt number is reserved
+//! ids N [outcome]                            ids are reserved up to N
+//! running S                                  subtasks report that they run
+//! boot                                       all of the above until every subtask runs
+//! ack CHK S [file=F] [attempt=N]             `file=each`: a file per subtask
+//! decline CHK S REASON
+//! published CHK [outcome] · stored CHK [outcome]
+//! complete CHK                               ack by all, published, stored
+//! ended S · committed CHK S
+//! failed [S] CAUSE… · launch-failed CAUSE… · stopped · marked [outcome]
+//! recovered CHK … · recovered error
+//! deadline · statistics                      show what the job answers
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tidegate_coordinator::{DurableFacts, Job, JobAction, JobEvent, Now, Statistics};
+use tidegate_types::graph::{JobGraph, OperatorRole};
+use tidegate_types::message::{
+    AddressedReport, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
+};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange,
+    KeyedStateHandle, Millis, SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
+};
+
+use crate::parse::{self, Command};
+use crate::render;
+
+/// Wall-clock time at monotonic time 0.
+const WALL_ORIGIN_MS: u64 = 1_000_000;
+
+#[derive(Default)]
+pub(crate) struct World {
+    job: Option<Job>,
+    graph: JobGraph,
+    now_ms: u64,
+    started: bool,
+    /// The attempt that was started last.
+    attempt: u64,
+    /// What `recovered` can list.
+    published: BTreeMap<CheckpointId, CompletedCheckpoint>,
+    /// Actions that wait for an answer of `boot`.
+    attempt_wanted: bool,
+    ids_wanted: Option<CheckpointId>,
+    /// Whether `boot` has to report that all run.
+    all_run: bool,
+    discarded: BTreeSet<String>,
+}
+
+impl World {
+    /// Carries out one command; returns what there is to show.
+    pub(crate) fn command(&mut self, line: &str) -> Vec<String> {
+        let command = Command::new(line);
+        if let Some(now) = command.options.get("now") {
+            self.now_ms = parse::duration(now).as_millis() as u64;
+        }
+        match command.words[0] {
+            "job" => self.make(&command),
+            "boot" => self.boot(),
+            "complete" => self.complete(parse::checkpoint(command.words[1])),
+            "deadline" => vec![self.deadline()],
+            "statistics" => vec![statistics(self.job().statistics())],
+            _ => {
+                let events = self.events(&command);
+                events
+                    .into_iter()
+                    .flat_map(|event| self.step(event))
+                    .collect()
+            }
+        }
+    }
+
+    fn make(&mut self, command: &Command<'_>) -> Vec<String> {
+        *self = World::default();
+        self.graph = parse::graph(&command.words[1..]);
+        let number = |key| command.options.get(key).map_or(0, |n| n.parse().unwrap());
+        let facts = DurableFacts {
+            checkpoint_max: CheckpointId(number("used")),
+            attempt_max: AttemptNumber(number("attempts")),
+        };
+        self.attempt = number("attempts");
+        let settings = parse::settings(&command.options);
+        let job = Job::new(JobId(1), self.graph.clone(), settings, vec![], facts);
+        self.job = Some(job.unwrap());
+        vec![]
+    }
+
+    fn job(&mut self) -> &mut Job {
+        self.job.as_mut().expect("a scenario begins with `job`")
+    }
+
+    fn step(&mut self, event: JobEvent) -> Vec<String> {
+        let now = Now {
+            monotonic: Millis(self.now_ms),
+            wall: UnixMillis(WALL_ORIGIN_MS + self.now_ms),
+        };
+        let mut actions = Vec::new();
+        self.job().step(now, event, &mut actions);
+        actions.iter().for_each(|action| self.note(action));
+        actions.iter().map(render::action).collect()
+    }
+
+    /// Remembers what later commands refer to, and checks that no file is discarded twice.
+    fn note(&mut self, action: &JobAction) {
+        match action {
+            JobAction::ReserveAttempt => self.attempt_wanted = true,
+            JobAction::ReserveIds { up_to } => self.ids_wanted = Some(*up_to),
+            JobAction::StartAttempt { attempt, .. } => {
+                self.attempt = attempt.0;
+                self.all_run = false;
+            }
+            JobAction::PublishMetadata(checkpoint) => {
+                self.published.insert(checkpoint.id, (**checkpoint).clone());
+            }
+            JobAction::DiscardFiles { files, .. } => {
+                for file in files {
+                    let new = self.discarded.insert(file.name.clone());
+                    assert!(new, "{} is discarded twice", file.name);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn boot(&mut self) -> Vec<String> {
+        let mut shown = Vec::new();
+        if !std::mem::replace(&mut self.started, true) {
+            shown.extend(self.step(JobEvent::Start));
+        }
+        if std::mem::take(&mut self.attempt_wanted) {
+            let attempt = AttemptNumber(self.attempt + 1);
+            let outcome = WriteOutcome::Done;
+            shown.extend(self.step(JobEvent::AttemptReserved { attempt, outcome }));
+        }
+        if !std::mem::replace(&mut self.all_run, true) {
+            for subtask in self.graph.subtasks() {
+                shown.extend(self.report(Report::Running { subtask }));
+            }
+        }
+        if let Some(up_to) = self.ids_wanted.take() {
+            let outcome = WriteOutcome::Done;
+            shown.extend(self.step(JobEvent::IdsReserved { up_to, outcome }));
+        }
+        shown
+    }
+
+    fn report(&mut self, report: Report) -> Vec<String> {
+        let attempt = AttemptNumber(self.attempt);
+        self.step(JobEvent::Report(AddressedReport { attempt, report }))
+    }
+
+    fn complete(&mut self, checkpoint: CheckpointId) -> Vec<String> {
+        let mut shown = Vec::new();
+        for subtask in self.graph.subtasks() {
+            shown.extend(self.report(acknowledged(checkpoint, subtask, None)));
+        }
+        let outcome = WriteOutcome::Done;
+        shown.extend(self.step(JobEvent::MetadataPublished {
+            checkpoint,
+            outcome: outcome.clone(),
+        }));
+        shown.extend(self.step(JobEvent::PointerStored {
+            checkpoint,
+            outcome,
+        }));
+        shown
+    }
+
+    fn deadline(&mut self) -> String {
+        match self.job().next_deadline() {
+            Some(at) => format!("deadline {:?}", Duration::from_millis(at.0)),
+            None => "no deadline".to_owned(),
+        }
+    }
+
+    fn events(&self, command: &Command<'_>) -> Vec<JobEvent> {
+        let number = || command.words[1].parse().unwrap();
+        let current = AttemptNumber(self.attempt);
+        let words = |from: usize| command.words[from..].join(" ");
+        let event = match command.words[0] {
+            "start" => JobEvent::Start,
+            "tick" => JobEvent::Tick,
+            "cancel" => JobEvent::CancelRequested,
+            "request" => JobEvent::TriggerRequested {
+                kind: match command.word(1) {
+                    None => SnapshotKind::Checkpoint,
+                    Some("final") => SnapshotKind::Final,
+                    Some(_) => SnapshotKind::Savepoint,
+                },
+            },
+            "attempt" => JobEvent::AttemptReserved {
+                attempt: AttemptNumber(number()),
+                outcome: parse::outcome(command.word(2)),
+            },
+            "ids" => JobEvent::IdsReserved {
+                up_to: CheckpointId(number()),
+                outcome: parse::outcome(command.word(2)),
+            },
+            "published" => JobEvent::MetadataPublished {
+                checkpoint: parse::checkpoint(command.words[1]),
+                outcome: parse::outcome(command.word(2)),
+            },
+            "stored" => JobEvent::PointerStored {
+                checkpoint: parse::checkpoint(command.words[1]),
+                outcome: parse::outcome(command.word(2)),
+            },
+            "launch-failed" => JobEvent::AttemptLaunchFailed {
+                attempt: current,
+                cause: words(1),
+            },
+            "stopped" => JobEvent::AttemptStopped { attempt: current },
+            "marked" => JobEvent::MarkedFinished {
+                outcome: parse::outcome(command.word(1)),
+            },
+            "recovered" => JobEvent::Recovered {
+                completed: self.recovered(command),
+            },
+            _ => return self.reports(command),
+        };
+        vec![event]
+    }
+
+    fn recovered(&self, command: &Command<'_>) -> Result<Vec<CompletedCheckpoint>, String> {
+        if command.word(1) == Some("error") {
+            return Err("no route".to_owned());
+        }
+        let listed = command.words[1..]
+            .iter()
+            .map(|word| parse::checkpoint(word));
+        Ok(listed.map(|id| self.published[&id].clone()).collect())
+    }
+
+    fn reports(&self, command: &Command<'_>) -> Vec<JobEvent> {
+        let attempt = command.options.get("attempt");
+        let attempt = AttemptNumber(attempt.map_or(self.attempt, |n| n.parse().unwrap()));
+        let addressed = |report| JobEvent::Report(AddressedReport { attempt, report });
+        let all = |role: OperatorRole| self.graph.subtasks_where(|op| op.role == role);
+        let named = |index: usize, among| {
+            let word = command.words[index];
+            parse::subtasks(&self.graph, word, among).into_iter()
+        };
+        let id = |index: usize| parse::checkpoint(command.words[index]);
+        let reports: Vec<Report> = match command.words[0] {
+            "running" => named(1, self.graph.subtasks())
+                .map(|subtask| Report::Running { subtask })
+                .collect(),
+            "ack" => named(2, self.graph.subtasks())
+                .map(|subtask| {
+                    let file = command.options.get("file").copied();
+                    acknowledged(id(1), subtask, file)
+                })
+                .collect(),
+            "decline" => named(2, vec![])
+                .map(|subtask| Report::Declined {
+                    checkpoint: id(1),
+                    subtask,
+                    reason: parse::decline(command.words[3]),
+                })
+                .collect(),
+            "ended" => named(1, all(OperatorRole::Reader))
+                .map(|subtask| Report::SourceEnded { subtask })
+                .collect(),
+            "committed" => named(2, all(OperatorRole::CommittingSink))
+                .map(|subtask| Report::Committed {
+                    checkpoint: id(1),
+                    subtask,
+                })
+                .collect(),
+            "failed" => vec![self.failed(command)],
+            other => panic!("command `{other}`"),
+        };
+        reports.into_iter().map(addressed).collect()
+    }
+
+    fn failed(&self, command: &Command<'_>) -> Report {
+        let subtask = command.word(1).filter(|word| word.ends_with(']'));
+        let cause = &command.words[1 + usize::from(subtask.is_some())..];
+        Report::Failed(SubtaskFailure {
+            subtask: subtask.map(|word| parse::subtasks(&self.graph, word, vec![])[0]),
+            cause: cause.join(" "),
+        })
+    }
+}
+
+fn acknowledged(checkpoint: CheckpointId, subtask: SubtaskId, file: Option<&str>) -> Report {
+    let name = match file {
+        Some("each") => Some(format!("{}-{subtask}", checkpoint.0)),
+        file => file.map(str::to_owned),
+    };
+    let keyed = name.map(|name| KeyedStateHandle {
+        file: FileHandle {
+            name,
+            bytes: 100,
+            crc32c: 0,
+        },
+        key_groups: KeyGroupRange { start: 0, end: 127 },
+    });
+    Report::Acknowledged {
+        checkpoint,
+        subtask,
+        state: SubtaskState {
+            keyed,
+            ..SubtaskState::default()
+        },
+        metrics: SnapshotMetrics {
+            alignment: Duration::from_micros(300),
+            sync: Duration::from_micros(20),
+            write: Duration::from_millis(2),
+        },
+    }
+}
+
+fn statistics(statistics: &Statistics) -> String {
+    let Statistics {
+        triggered,
+        completed,
+        failed,
+        in_progress,
+        restarts,
+        ..
+    } = statistics;
+    format!(
+        "triggered={triggered} completed={completed} failed={failed} in-progress={in_progress} \
+         restarts={restarts} snapshots={}",
+        statistics.alignment_us.count()
+    )
+}
