@@ -14,8 +14,10 @@
 //! Invariants: only the holder of the lock writes; numbers handed out are durable before anybody
 //! sees them; `attempts` and `checkpoint-ids` exist whenever `job` does.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use object_store::PutMode;
@@ -284,17 +286,24 @@ fn check_job(file: &str, expected: JobId, text: &str) -> Result<(), StorageError
 }
 
 fn parse_job(file: &str, text: &str) -> Result<JobId, StorageError> {
-    text.parse().map_err(
-        |e: tidegate_types::ParseJobIdError| StorageError::Malformed {
-            file: file.to_owned(),
-            reason: e.to_string(),
-        },
-    )
+    parse_canonical(file, text, "job id of 32 lower-case hexadecimal digits")
 }
 
 fn parse_number(file: &str, text: &str) -> Result<u64, StorageError> {
-    text.parse().map_err(|_| StorageError::Malformed {
-        file: file.to_owned(),
-        reason: format!("`{text}` is not a number"),
-    })
+    parse_canonical(file, text, "decimal number")
+}
+
+/// Parses `text` and refuses it if the value would be written in another way.
+fn parse_canonical<T: FromStr + Display>(
+    file: &str,
+    text: &str,
+    expected: &str,
+) -> Result<T, StorageError> {
+    text.parse()
+        .ok()
+        .filter(|value: &T| value.to_string() == text)
+        .ok_or_else(|| StorageError::Malformed {
+            file: file.to_owned(),
+            reason: format!("`{text}` is no {expected}"),
+        })
 }

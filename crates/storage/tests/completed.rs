@@ -125,6 +125,34 @@ fn following_the_advice_falls_back_to_the_older_checkpoint() {
     assert!(!store.folder().join("chk-2").exists());
 }
 
+/// Checksums that fit, text that isn't what this crate writes.
+#[test]
+fn pointers_have_one_form() {
+    let place = Place::new();
+    let store = place.open();
+    place.complete(&store, 3);
+    let job = store.job().to_string();
+    let name = "completed/00000000000000000003";
+    for (job, id, reason) in [
+        (&job, "03", "`03` is no decimal number"),
+        (&job, "+3", "`+3` is no decimal number"),
+        (&job, "4", "it points to `chk-4`"),
+        (&job, "%33", "canonical form"),
+        (&format!("{:X}", u128::MAX), "3", "is no job id"),
+    ] {
+        let text = format!("tidegate-pointer 1\njob {job}\ncheckpoint {id}\n");
+        let sum = crc32c::crc32c(text.as_bytes());
+        fs::write(
+            store.folder().join(name),
+            format!("{text}crc32c {sum:08x}\n"),
+        )
+        .unwrap();
+        let error = place.run(store.recover()).unwrap_err();
+        let message = message_naming(&error, &store, name);
+        assert!(message.contains(reason), "{message}");
+    }
+}
+
 #[test]
 fn a_stray_file_among_the_pointers_is_named() {
     let place = Place::new();
