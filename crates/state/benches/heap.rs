@@ -55,7 +55,8 @@ struct Keys {
 
 impl Keys {
     fn fill(&mut self, batch: &mut Batch) {
-        (batch.hashes.clear(), batch.keys.clear());
+        batch.hashes.clear();
+        batch.keys.clear();
         for _ in 0..BATCH {
             self.state ^= self.state << 13;
             self.state ^= self.state >> 7;

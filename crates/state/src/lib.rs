@@ -18,7 +18,7 @@ mod schema;
 pub mod format;
 
 pub use descriptor::{StateKind, StateValue, ValueStateDescriptor};
-pub use error::StateError;
+pub use error::{LoadError, StateError};
 pub use format::KeyedFileSummary;
 pub use heap::{
     FrozenKeyedState, HeapKeyedBackend, SnapshotProgress, SnapshotTicket, StateTable, ValueState,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use proptest::prelude::*;
-use tidegate_state::format::{FileError, KeyedFileReader};
+use tidegate_state::format::{ChunkIndex, FileError, KeyedFileReader};
 use tidegate_state::{HeapKeyedBackend, StateError, StateKey, ValueStateDescriptor};
 use tidegate_types::{KeyGroup, KeyGroupRange, MaxParallelism};
 
@@ -225,6 +225,53 @@ fn contradictions_behind_valid_checksums_are_detected() {
         reseal(&mut forged);
         // A changed name is another state; anything else contradicts something.
         let _ = restore(&forged);
+    }
+}
+
+#[test]
+fn another_key_hash_is_refused() {
+    let mut file = sample();
+    let at = file
+        .windows(9)
+        .position(|bytes| bytes == b"xxh3-64/1")
+        .unwrap();
+    file[at + 8] = b'2';
+    reseal(&mut file);
+    let error = cause(restore(&file));
+    assert_eq!(
+        error.to_string(),
+        "key groups were made with hash `xxh3-64/2`, but this build uses `xxh3-64/1`"
+    );
+}
+
+/// A forged entry count must not end in a panic or a wrong state, bound or not.
+#[test]
+fn wrong_entry_counts_are_detected() {
+    for state in ["count", "nämes"] {
+        let mut file = sample();
+        let mut input = Cursor::new(&file);
+        let reader = KeyedFileReader::open(&mut input).unwrap();
+        let index = reader.index();
+        let position = index
+            .states
+            .iter()
+            .position(|meta| meta.name == state)
+            .unwrap();
+        let of_state = |chunk: &ChunkIndex| chunk.state as usize == position;
+        let listed = index.chunks.iter().position(of_state).unwrap();
+        let chunk = index.chunks[listed];
+        let count = index.chunks.len();
+        let forged = u32::MAX.to_le_bytes();
+        let at = chunk.offset as usize;
+        let end = at + 24 + chunk.payload_bytes as usize;
+        file[at + 8..at + 12].copy_from_slice(&forged);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&file[at..at + 20]), &file[at + 24..end]);
+        file[at + 20..at + 24].copy_from_slice(&crc.to_le_bytes());
+        let entry = file.len() - 24 - 28 * (count - listed);
+        file[entry + 8..entry + 12].copy_from_slice(&forged);
+        reseal(&mut file);
+        let error = restore(&file).err().unwrap();
+        assert!(matches!(error, StateError::Load { .. }), "{error}");
     }
 }
 

@@ -22,7 +22,7 @@ fn subtask(max: MaxParallelism, index: u32, parallelism: u32, files: &[Vec<u8>])
     let range = max.range(index, parallelism).unwrap();
     let mut backend = HeapKeyedBackend::new(max, range);
     // Binding before and after restoring must make no difference.
-    if index % 2 == 0 {
+    if index.is_multiple_of(2) {
         backend.value_state(&descriptor()).unwrap();
     }
     for (at, file) in files.iter().enumerate() {

@@ -195,7 +195,7 @@ fn restored<V: Modelled>(frozen: FrozenKeyedState) -> BTreeMap<u16, V> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     // KS-01, KS-14, KS-15, KS-19: small pages of plain entries, many steps.
     #[test]

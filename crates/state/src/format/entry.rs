@@ -39,12 +39,28 @@ fn take_delimited<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-fn push_delimited(bytes: &[u8], out: &mut Vec<u8>) {
-    push_varint(bytes.len() as u64, out);
-    out.extend_from_slice(bytes);
+/// Appends what `write` appends, preceded by its length.
+#[inline]
+fn push_delimited<E>(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let at = out.len();
+    out.push(0);
+    write(out)?;
+    let length = out.len() - at - 1;
+    if length < 0x80 {
+        // Nearly always: one byte is enough, and it is there already.
+        out[at] = length as u8;
+    } else {
+        let mut prefix = Vec::with_capacity(10);
+        push_varint(length as u64, &mut prefix);
+        out.splice(at..=at, prefix);
+    }
+    Ok(())
 }
 
-/// Lets postcard append to a buffer that is reused.
+/// Lets postcard append to a payload.
 struct Append<'a>(&'a mut Vec<u8>);
 
 impl postcard::ser_flavors::Flavor for Append<'_> {
@@ -65,19 +81,18 @@ impl postcard::ser_flavors::Flavor for Append<'_> {
     }
 }
 
-/// Appends one entry to a payload; `scratch` is overwritten.
+/// Appends one entry to a payload.
 pub(crate) fn encode_entry<K: StateKey, V: Serialize>(
     (key, value): &(K, V),
-    scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> postcard::Result<()> {
-    scratch.clear();
-    key.encode(scratch);
-    push_delimited(scratch, out);
-    scratch.clear();
-    postcard::serialize_with_flavor(value, Append(scratch))?;
-    push_delimited(scratch, out);
-    Ok(())
+    push_delimited(out, |out| {
+        key.encode(out);
+        postcard::Result::Ok(())
+    })?;
+    push_delimited(out, |out| {
+        postcard::serialize_with_flavor(value, Append(out))
+    })
 }
 
 /// Walks the entries of a payload as raw keys and values.
@@ -138,6 +153,21 @@ mod tests {
             let mut input = bytes.as_slice();
             prop_assert_eq!(take_varint(&mut input), Some(value));
             prop_assert_eq!(input, [tail]);
+        }
+    }
+
+    // Lengths of one, two and three bytes.
+    #[test]
+    fn entries_of_any_length_round_trip() {
+        for length in [0, 1, 127, 128, 129, 16383, 16384, 100_000] {
+            let text = "x".repeat(length);
+            let mut payload = Vec::new();
+            encode_entry(&(text.clone(), text.clone()), &mut payload).unwrap();
+            encode_entry(&(1u8, 2u8), &mut payload).unwrap();
+            let entries: Vec<_> = Entries::new(&payload, 2).map(Result::unwrap).collect();
+            assert_eq!(entries[0].1, text.as_bytes());
+            assert_eq!(postcard::from_bytes::<String>(entries[0].2).unwrap(), text);
+            assert_eq!(entries[1], (1, [1].as_slice(), [2].as_slice()));
         }
     }
 

@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::io::{Read, Seek};
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use tidegate_types::{HASH_ID, KeyGroupRange, MaxParallelism};
 
 use super::bound::BoundState;
 use super::frozen::FrozenKeyedState;
 use super::link::{SnapshotTicket, snapshot_link};
-use super::restored::{RawChunk, RestoredState};
+use super::restored::RestoredState;
 use super::shards::Shards;
 use super::snapshot::SnapshotProgress;
 use super::table::{StateTable, ValueState};
@@ -252,7 +251,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
         let mut payload = Vec::new();
         for chunk in reader.chunks_in(self.key_groups) {
             reader.read_chunk(&chunk, &mut payload).map_err(damaged)?;
-            self.add_chunk(positions[chunk.state as usize], &chunk, &mut payload)?;
+            self.add_chunk(positions[chunk.state as usize], &chunk, &payload)?;
         }
         Ok(())
     }
@@ -307,31 +306,24 @@ impl<K: StateKey> HeapKeyedBackend<K> {
         &mut self,
         position: usize,
         chunk: &ChunkIndex,
-        payload: &mut Vec<u8>,
+        payload: &[u8],
     ) -> Result<(), StateError> {
         let &ChunkIndex {
             key_group, entries, ..
         } = chunk;
-        match &mut self.states[position] {
-            Slot::Bound(meta, state) => {
-                state
-                    .load(key_group, entries, payload)
-                    .map_err(|cause| StateError::Load {
-                        name: meta.name.clone(),
-                        key_group,
-                        cause,
-                    })
+        let slot = &mut self.states[position];
+        let loaded = match slot {
+            Slot::Bound(_, state) => state.load(key_group, entries, payload),
+            Slot::Restored(restored) => restored.keep(key_group, entries, payload),
+        };
+        loaded.map_err(|cause| {
+            let name = slot.meta().name.clone();
+            StateError::Load {
+                name,
+                key_group,
+                cause,
             }
-            Slot::Restored(restored) => {
-                let payload = std::mem::take(payload);
-                restored.chunks.push(Arc::new(RawChunk {
-                    key_group,
-                    entries,
-                    payload,
-                }));
-                Ok(())
-            }
-        }
+        })
     }
 
     fn check_not_pending(&self) -> Result<(), StateError> {

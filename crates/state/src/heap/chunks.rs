@@ -29,7 +29,6 @@ pub(super) struct ChunkBuffers {
     /// Those of `filling` that are due.
     full: Vec<(u32, KeyGroup)>,
     waiting_bytes: usize,
-    scratch: Vec<u8>,
 }
 
 impl ChunkBuffers {
@@ -42,7 +41,6 @@ impl ChunkBuffers {
             place: (state, key_group),
             full: &mut self.full,
             waiting_bytes: &mut self.waiting_bytes,
-            scratch: &mut self.scratch,
         }
     }
 
@@ -79,16 +77,15 @@ pub(super) struct OpenChunk<'a> {
     bytes_before: usize,
     full: &'a mut Vec<(u32, KeyGroup)>,
     waiting_bytes: &'a mut usize,
-    scratch: &'a mut Vec<u8>,
 }
 
 impl OpenChunk<'_> {
-    /// Appends an entry that `encode` writes, given a scratch buffer.
+    /// Appends an entry that `encode` writes.
     pub(super) fn append<E>(
         &mut self,
-        encode: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>) -> Result<(), E>,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
-        encode(self.scratch, &mut self.chunk.payload)?;
+        encode(&mut self.chunk.payload)?;
         self.count(1);
         Ok(())
     }
@@ -112,5 +109,83 @@ impl Drop for OpenChunk<'_> {
         if bytes >= CHUNK_BYTES {
             self.full.push(self.place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_types::{HASH_ID, KeyGroupRange, MaxParallelism};
+
+    use super::*;
+    use crate::descriptor::StateKind;
+    use crate::format::{FileIndex, KeyedFileReader, StateMeta};
+
+    fn index() -> FileIndex {
+        let state = StateMeta {
+            name: "state".to_owned(),
+            kind: StateKind::Value,
+            version: 1,
+            value_schema: "u64".to_owned(),
+        };
+        FileIndex {
+            max_parallelism: MaxParallelism::new(MaxParallelism::LIMIT).unwrap(),
+            key_groups: KeyGroupRange {
+                start: 0,
+                end: 32767,
+            },
+            hash_id: HASH_ID.to_owned(),
+            key_schema: "u64".to_owned(),
+            states: vec![state],
+            chunks: Vec::new(),
+        }
+    }
+
+    /// Appends `payloads` (key group and bytes) and returns the chunks (key group, entries, bytes)
+    /// of the file, and the most bytes that ever waited.
+    fn written(payloads: &[(u16, usize)]) -> (Vec<(u16, u32, u64)>, usize) {
+        let (mut out, mut most) = (Vec::new(), 0);
+        let mut file = KeyedFileWriter::start(&mut out, index()).unwrap();
+        let mut chunks = ChunkBuffers::default();
+        for &(group, bytes) in payloads {
+            chunks
+                .chunk(0, KeyGroup(group))
+                .append_raw(1, &vec![0; bytes]);
+            chunks.write_full(&mut file).unwrap();
+            let waiting = chunks
+                .filling
+                .values()
+                .map(|chunk| chunk.payload.len())
+                .sum::<usize>();
+            assert_eq!(chunks.waiting_bytes, waiting);
+            most = most.max(waiting);
+        }
+        chunks.write_all(&mut file).unwrap();
+        file.finish().unwrap();
+        let mut input = io::Cursor::new(out);
+        let reader = KeyedFileReader::open(&mut input).unwrap();
+        let chunks = reader.index().chunks.iter();
+        let found = chunks.map(|chunk| (chunk.key_group.0, chunk.entries, chunk.payload_bytes));
+        (found.collect(), most)
+    }
+
+    #[test]
+    fn entries_of_a_key_group_end_up_together() {
+        let (chunks, _) = written(&[(2, 10), (1, 5), (2, 10), (0, 1), (1, 5)]);
+        assert_eq!(chunks, [(0, 1, 1), (1, 2, 10), (2, 2, 20)]);
+    }
+
+    #[test]
+    fn large_chunks_are_written_at_once() {
+        let (chunks, most) = written(&[(7, 40_000), (3, 1), (7, 40_000), (7, 5)]);
+        assert_eq!(chunks, [(7, 2, 80_000), (3, 1, 1), (7, 1, 5)]);
+        assert_eq!(most, 40_001);
+    }
+
+    #[test]
+    fn many_small_chunks_are_bounded_together() {
+        let payloads: Vec<_> = (0..2000).map(|group| (group, 30_000)).collect();
+        let (chunks, most) = written(&payloads);
+        assert_eq!(chunks.len(), 2000);
+        assert!(most <= WAITING_BYTES_MAX, "{most}");
     }
 }

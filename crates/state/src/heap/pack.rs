@@ -78,7 +78,7 @@ impl<K: StateKey, V: StateValue> FrozenPack for SharedPack<K, V> {
             let mut chunk = chunks.chunk(state, key_group);
             for entry in &pack.entries[start..end] {
                 chunk
-                    .append(|scratch, out| encode_entry(entry, scratch, out))
+                    .append(|out| encode_entry(entry, out))
                     .map_err(|cause| (key_group, cause))?;
             }
             start = end;

@@ -9,7 +9,8 @@ use tidegate_types::KeyGroup;
 
 use super::chunks::ChunkBuffers;
 use super::link::{FrozenPack, FrozenPart, SnapshotLink};
-use crate::format::StateMeta;
+use crate::error::LoadError;
+use crate::format::{Entries, StateMeta};
 
 /// Payload of one chunk, as read. Shared with the snapshots that contain it.
 pub(super) struct RawChunk {
@@ -37,6 +38,25 @@ pub(super) struct RestoredState {
 }
 
 impl RestoredState {
+    /// Keeps a chunk. Its entries are walked, not decoded: their types are not known.
+    pub(super) fn keep(
+        &mut self,
+        key_group: KeyGroup,
+        entries: u32,
+        payload: &[u8],
+    ) -> Result<(), LoadError> {
+        for entry in Entries::new(payload, entries) {
+            entry?;
+        }
+        let payload = payload.to_vec();
+        self.chunks.push(Arc::new(RawChunk {
+            key_group,
+            entries,
+            payload,
+        }));
+        Ok(())
+    }
+
     /// Hands the whole state to a snapshot. The bytes are shared, not copied.
     pub(super) fn snapshot(&self, link: &SnapshotLink, state: u32) {
         for chunk in &self.chunks {

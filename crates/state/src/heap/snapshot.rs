@@ -21,6 +21,9 @@ use crate::key::StateKey;
 /// Bytes of the buckets of one page.
 const PAGE_BYTES: usize = 1 << 10;
 
+/// Buckets of a page, however small an entry is.
+const PAGE_BUCKETS_MAX: usize = 64;
+
 /// Bytes of entries that are sent on together.
 const PACK_BYTES: usize = 64 << 10;
 
@@ -66,7 +69,11 @@ pub(super) struct Cursor {
 
 impl<K: StateKey, V: StateValue> Shards<K, V> {
     /// Buckets per page; at least 8, however large an entry is.
-    const PAGE_BUCKETS: usize = clamp(PAGE_BYTES / max(size_of::<(K, V)>(), 1), 8, 64);
+    const PAGE_BUCKETS: usize = clamp(
+        PAGE_BYTES / max(size_of::<(K, V)>(), 1),
+        8,
+        PAGE_BUCKETS_MAX,
+    );
 
     /// Entries per pack. Those that own heap memory may be large, so there are fewer.
     const PACK_ENTRIES: usize = {
@@ -240,12 +247,16 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
         if outbox.is_empty() {
             outbox.reserve(self.len.min(Self::PACK_ENTRIES) + Self::PAGE_BUCKETS);
         }
+        // Which buckets are full is unpredictable, so they are listed first, without branches.
+        let (mut full, mut count) = ([0u8; PAGE_BUCKETS_MAX], 0);
         for bucket in first..last {
-            if let Some(entry) = shard.entries.get_bucket(bucket)
-                && Some(bucket) != fresh
-            {
-                outbox.push(entry.clone());
-            }
+            full[count] = (bucket - first) as u8;
+            let copy = shard.entries.get_bucket(bucket).is_some() & (Some(bucket) != fresh);
+            count += usize::from(copy);
+        }
+        for at in &full[..count] {
+            let entry = shard.entries.get_bucket(first + usize::from(*at));
+            outbox.push(entry.expect("the bucket was just seen full").clone());
         }
         outbox.end_run(key_group);
         if outbox.len() >= Self::PACK_ENTRIES {
