@@ -30,6 +30,37 @@ use crate::statistics::Statistics;
 /// Drive it with [`step`](Self::step): one event in, actions out, in the order in which they must
 /// be issued; outcomes come back as events. One `Job` at a time may exist for a namespace: it
 /// takes for granted that nobody else writes there.
+///
+/// ```
+/// use tidegate_coordinator::{DurableFacts, Job, JobAction, JobEvent, JobSettings, Now};
+/// use tidegate_types::graph::{JobGraph, OperatorRole, OperatorSpec};
+/// use tidegate_types::message::WriteOutcome;
+/// use tidegate_types::{AttemptNumber, JobId, MaxParallelism, OperatorUid};
+///
+/// let graph = JobGraph {
+///     operators: vec![OperatorSpec {
+///         uid: OperatorUid("numbers".to_owned()),
+///         parallelism: 1,
+///         max_parallelism: MaxParallelism::derive(1),
+///         role: OperatorRole::Enumerator,
+///     }],
+///     edges: vec![],
+/// };
+/// let facts = DurableFacts::default();
+/// let mut job = Job::new(JobId(1), graph, JobSettings::default(), vec![], facts)?;
+///
+/// let mut actions = Vec::new();
+/// job.step(Now::default(), JobEvent::Start, &mut actions);
+/// assert_eq!(actions, [JobAction::ReserveAttempt]);
+///
+/// // The driver makes the number durable, says so, and is told what to do next.
+/// actions.clear();
+/// let attempt = AttemptNumber(1);
+/// let outcome = WriteOutcome::Done;
+/// job.step(Now::default(), JobEvent::AttemptReserved { attempt, outcome }, &mut actions);
+/// assert!(matches!(actions[..], [JobAction::StartAttempt { restore: None, .. }]));
+/// # Ok::<(), tidegate_coordinator::JobError>(())
+/// ```
 #[derive(Debug)]
 pub struct Job {
     graph: Arc<JobGraph>,

@@ -401,18 +401,7 @@ impl World {
             }
             Op::Decline(checkpoint, subtask, fault) => {
                 if let Some((checkpoint, attempt)) = self.pick_triggered(checkpoint) {
-                    let subtask = self.pick_subtask(subtask);
-                    let cause = "injected".to_owned();
-                    let reason = match fault {
-                        true => DeclineReason::WriteFailed { cause },
-                        false => DeclineReason::CancelledUpstream,
-                    };
-                    let report = Report::Declined {
-                        checkpoint,
-                        subtask,
-                        reason,
-                    };
-                    self.report(attempt, report);
+                    self.decline(checkpoint, attempt, self.pick_subtask(subtask), fault);
                 }
             }
             Op::Run(index) => {
@@ -428,13 +417,7 @@ impl World {
                 if let Some((checkpoint, attempt)) = self.pick_triggered(checkpoint)
                     && self.announced >= checkpoint
                 {
-                    let (operator, index) = (OperatorId(2), index as u32 % 2);
-                    let subtask = SubtaskId { operator, index };
-                    let report = Report::Committed {
-                        checkpoint,
-                        subtask,
-                    };
-                    self.report(attempt, report);
+                    self.commit(checkpoint, attempt, index as u32 % 2);
                 }
             }
             Op::Fail(index) => {
@@ -456,6 +439,32 @@ impl World {
             }),
             Op::Nonsense(number) => self.nonsense(number),
         }
+    }
+
+    fn decline(&mut self, checkpoint: CheckpointId, attempt: u64, subtask: SubtaskId, fault: bool) {
+        let cause = "injected".to_owned();
+        let reason = match fault {
+            true => DeclineReason::WriteFailed { cause },
+            false => DeclineReason::CancelledUpstream,
+        };
+        let report = Report::Declined {
+            checkpoint,
+            subtask,
+            reason,
+        };
+        self.report(attempt, report);
+    }
+
+    fn commit(&mut self, checkpoint: CheckpointId, attempt: u64, index: u32) {
+        let subtask = SubtaskId {
+            operator: OperatorId(2),
+            index,
+        };
+        let report = Report::Committed {
+            checkpoint,
+            subtask,
+        };
+        self.report(attempt, report);
     }
 
     fn subtasks_of(&self, role: OperatorRole) -> Vec<SubtaskId> {
