@@ -1,3 +1,5 @@
+//! A job step by step, with the exact actions.
+
 use std::time::Duration;
 
 use tidegate_types::graph::{Edge, GraphError, OperatorRole, OperatorSpec, Partitioning};

@@ -1,3 +1,5 @@
+//! Restore plans for every way in which a job may have changed.
+
 use proptest::prelude::*;
 
 use tidegate_types::graph::{Edge, OperatorRole, Partitioning};
