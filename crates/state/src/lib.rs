@@ -3,19 +3,19 @@
 //!
 //! A subtask binds [descriptors](ValueStateDescriptor) to a [`HeapKeyedBackend`], which owns the
 //! state of a range of key groups. [`HeapKeyedBackend::freeze`] cuts a snapshot at an instant; the
-//! [`FrozenKeyedState`] it returns is written to a file by another thread, while the stream goes on.
-//! [`HeapKeyedBackend::restore_file`] reads the same file back, at any parallelism.
+//! [`FrozenKeyedState`] it returns is written to a file by another thread, while the stream goes
+//! on. [`HeapKeyedBackend::restore_file`] reads the same file back, at any parallelism.
 //!
 //! Nothing here is async, starts a thread, reads a clock or knows where files are kept.
 
 mod descriptor;
 mod error;
 mod heap;
-mod key;
 mod record;
 mod schema;
 
 pub mod format;
+pub mod key;
 
 pub use descriptor::{StateKind, StateValue, ValueStateDescriptor};
 pub use error::{LoadError, StateError};

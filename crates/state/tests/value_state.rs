@@ -423,6 +423,26 @@ fn background_copying_waits_for_the_writer() {
     assert_eq!(restored.entries(), 600_000);
 }
 
+/// One thread that writes one snapshot after the other must not bring copying to a standstill.
+#[test]
+fn snapshots_in_flight_can_be_written_one_after_the_other() {
+    let mut live = backend::<u64>();
+    let state = live.value_state(&counter("count")).unwrap();
+    for key in 0..600_000u64 {
+        state.borrow_mut().set(key.key_hash(), &key, key);
+    }
+    let frozen: Vec<_> = (0..3).map(|_| live.freeze()).collect();
+    let writer = thread::spawn(move || frozen.into_iter().map(write).collect::<Vec<_>>());
+    while !live.advance_snapshots(100).is_done() {
+        thread::yield_now();
+    }
+    for file in writer.join().unwrap() {
+        let mut restored = backend::<u64>();
+        restore(&mut restored, &file).unwrap();
+        assert_eq!(restored.entries(), 600_000);
+    }
+}
+
 // KS-16, BC-52: a state registered between snapshots in flight is in the later ones only.
 #[test]
 fn states_registered_while_snapshots_are_pending() {

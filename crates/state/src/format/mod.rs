@@ -2,8 +2,8 @@
 //!
 //! One file holds all keyed state of one subtask at one checkpoint. A file is written front to back
 //! while the stream goes on, so its index comes last; a reader starts at the end, and seeks to the
-//! chunks of the key groups it wants. All integers are little endian; *varint* is unsigned LEB128 in
-//! its shortest form; a *text* is its length in bytes as `u32`, then UTF-8.
+//! chunks of the key groups it wants. All integers are little endian; *varint* is unsigned LEB128
+//! in its shortest form; a *text* is its length in bytes as `u32`, then UTF-8.
 //!
 //! File: header, chunks, footer, trailer, without gaps.
 //!

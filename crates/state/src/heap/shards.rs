@@ -1,8 +1,8 @@
 //! The entries of one state: a flat hash table per key group, and how they are looked up.
 //!
 //! [`snapshot`](super::snapshot) holds what copies pages out. The rule between the two: while a
-//! snapshot is pending, whoever changes a page first calls `ensure_copied` for it, and whoever makes
-//! a table grow first calls `copy_shard`.
+//! snapshot is pending, whoever changes a page first calls `ensure_copied` for it, and whoever
+//! makes a table grow first calls `copy_shard`.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;

@@ -151,8 +151,13 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
                 }
             } else {
                 self.drop_abandoned();
+                if self.pending.is_empty() {
+                    break;
+                }
                 let behind = |snapshot: &PendingSnapshot<K, V>| snapshot.link.is_writer_behind();
-                if throttle && self.pending.iter().any(behind) {
+                // A writer that keeps up is never made to wait for another, which may be waiting for
+                // it in turn: a thread that writes one snapshot after the other.
+                if throttle && self.pending.iter().all(behind) {
                     return SnapshotProgress::WritersBehind;
                 }
                 self.copy_page(shard, page, None);
