@@ -44,3 +44,6 @@ pub use sink::FileSink;
 pub use source::FileSource;
 pub use split::FileSplit;
 pub use writer::{FileTransaction, FileWriter};
+
+#[cfg(test)]
+mod tests;

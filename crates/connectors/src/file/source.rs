@@ -66,7 +66,8 @@ impl FileSource {
     }
 
     /// Reads at most so many lines per second in total; each reader reads an equal part. Without
-    /// [`split_bytes`](Self::split_bytes), splits are then small (64 KiB), to give every reader one.
+    /// [`split_bytes`](Self::split_bytes), splits are then small (64 KiB), so that every reader has
+    /// something to read.
     #[must_use]
     pub fn rate(mut self, lines_per_second: f64) -> Self {
         self.per_second = Some(lines_per_second);

@@ -1,3 +1,5 @@
+//! Order, ends, limits and restores of generated records.
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -122,7 +124,9 @@ proptest! {
         let mut out = Collector::collecting(usize::MAX);
         for (parallelism, records) in polls {
             for reader in &mut readers {
-                split(&mut enumerator).into_iter().for_each(|range| SplitReader::assign(reader, range));
+                if let Some(range) = split(&mut enumerator) {
+                    SplitReader::assign(reader, range);
+                }
                 reader.emit(records, &mut out);
             }
             seen.append(&mut out.take_collected());

@@ -240,5 +240,4 @@ where
 }
 
 #[cfg(test)]
-#[path = "generator_tests.rs"]
 mod tests;

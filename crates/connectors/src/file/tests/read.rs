@@ -1,0 +1,212 @@
+//! Files that don't change: every line exactly once, whatever the splits and restores.
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+
+fn file(content: &[u8]) -> (TempDir, FileSource) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("text"), content).unwrap();
+    let source = FileSource::lines([dir.path().join("text")]);
+    (dir, source)
+}
+
+#[test]
+fn only_the_line_feed_is_removed() {
+    for (content, expected) in [
+        ("", &[][..]),
+        ("\n", &[""]),
+        ("a", &["a"]),
+        ("a\n", &["a"]),
+        ("a\r\n b \n\nc", &["a\r", " b ", "", "c"]),
+    ] {
+        let (_dir, source) = file(content.as_bytes());
+        assert_eq!(read_all(&source).unwrap(), expected, "{content:?}");
+    }
+}
+
+#[test]
+fn lines_longer_than_a_piece_are_whole() {
+    let lines = [
+        "x".repeat(3 * CHUNK_BYTES),
+        String::new(),
+        "y".repeat(CHUNK_BYTES - 1),
+    ];
+    let (_dir, source) = file((lines.join("\n") + "\n").as_bytes());
+    assert_eq!(read_all(&source).unwrap(), lines);
+    assert_eq!(read_all(&source.split_bytes(1000)).unwrap(), lines);
+}
+
+#[test]
+fn folders_are_read_in_order_as_often_as_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("b"), "3\n4").unwrap();
+    fs::write(dir.path().join("a"), "1\n2\n").unwrap();
+    fs::write(dir.path().join("empty"), "").unwrap();
+    let source = FileSource::lines([dir.path()]).repeat(2).split_bytes(1);
+    assert_eq!(
+        read_all(&source).unwrap(),
+        ["1", "2", "3", "4", "1", "2", "3", "4"]
+    );
+    let nothing = FileSource::lines([dir.path().join("empty")]).repeat(u64::MAX);
+    assert_eq!(read_all(&nothing).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn invalid_utf8_is_an_error_that_names_file_and_byte() {
+    let (_dir, source) = file(b"good\n\xc3\xa9 b\xffad\n");
+    let error = read_all(&source).unwrap_err().to_string();
+    assert!(
+        error.contains("text") && error.contains("byte 9"),
+        "{error}"
+    );
+    // The offset is that in the file also when reading begins in its middle.
+    let error = read_all(&source.clone().split_bytes(5))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("byte 9"), "{error}");
+    let lossy = read_all(&source.lossy_utf8(true)).unwrap();
+    assert_eq!(lossy, ["good", "\u{e9} b\u{fffd}ad"]);
+}
+
+#[test]
+fn a_full_collector_stops_the_reader_at_an_exact_line() {
+    let lines: Vec<String> = (0..5_000).map(|i| format!("line {i}")).collect();
+    let (_dir, source) = file(lines.join("\n").as_bytes());
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let mut reader = source.reader(place(1)).unwrap();
+    reader.assign(split(&mut enumerator, 0).unwrap().unwrap());
+    let mut out = Collector::collecting(1_000);
+    let mut seen = Vec::new();
+    while seen.len() < lines.len() {
+        assert_eq!(reader.unfinished(), 1);
+        reader.poll(&mut out).unwrap();
+        seen.append(&mut out.take_collected());
+        let next = reader.snapshot().first().map(|split| split.next.unwrap());
+        let offset: usize = seen.iter().map(|line| line.len() + 1).sum();
+        assert_eq!(next.unwrap_or(offset as u64), offset as u64);
+    }
+    assert_eq!(seen, lines);
+    assert_eq!(reader.poll(&mut out).unwrap(), ReadStatus::Drained);
+    assert_eq!(reader.unfinished(), 0);
+}
+
+#[test]
+fn a_limited_reader_says_when_to_go_on() {
+    let (_dir, source) = file(b"1\n2\n3\n");
+    let source = source.rate(10.0);
+    let mut enumerator = source.enumerator(place(2), None).unwrap();
+    let mut reader = source.reader(place(2)).unwrap();
+    reader.assign(split(&mut enumerator, 0).unwrap().unwrap());
+    let mut out = collecting();
+    let ReadStatus::At(next) = reader.poll(&mut out).unwrap() else {
+        panic!("not limited")
+    };
+    assert_eq!(out.take_collected(), ["1"]);
+    assert!(next > Ticks::now());
+    assert_eq!(reader.snapshot()[0].next, Some(2));
+}
+
+#[test]
+fn files_that_change_while_they_are_read_are_errors() {
+    let (dir, source) = file(b"first\nsecond\nthird\n");
+    let path = dir.path().join("text");
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let split = split(&mut enumerator, 0).unwrap().unwrap();
+    let attempt = || -> Result<Vec<String>, BoxError> {
+        let (mut reader, mut out) = (source.reader(place(1))?, collecting());
+        reader.assign(split.clone());
+        while reader.poll(&mut out)? == ReadStatus::More {}
+        Ok(out.take_collected())
+    };
+    append(&path, "fourth\n");
+    let error = attempt().unwrap_err().to_string();
+    assert!(
+        error.contains("text") && error.contains("19") && error.contains("26"),
+        "{error}"
+    );
+    fs::write(&path, "first\n").unwrap();
+    let error = attempt().unwrap_err().to_string();
+    assert!(error.contains("had 19 bytes and now has 6"), "{error}");
+    fs::remove_file(&path).unwrap();
+    let error = attempt().unwrap_err().to_string();
+    assert!(
+        error.contains("no such file") && error.contains("text"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_shrinks_under_an_open_reader_is_an_error() {
+    let line = "x".repeat(CHUNK_BYTES - 1) + "\n";
+    let (dir, source) = file(line.repeat(4).as_bytes());
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let mut reader = source.reader(place(1)).unwrap();
+    reader.assign(split(&mut enumerator, 0).unwrap().unwrap());
+    let mut out = collecting();
+    reader.step(1, &mut out).unwrap();
+    fs::write(dir.path().join("text"), "").unwrap();
+    let error = loop {
+        if let Err(error) = reader.step(1, &mut out) {
+            break error;
+        }
+    };
+    assert!(
+        matches!(error, FileSourceError::Truncated { .. }),
+        "{error}"
+    );
+}
+
+/// Content out of few bytes, so that line feeds and their absence come in all places.
+fn contents() -> impl Strategy<Value = Vec<String>> {
+    let content = prop::collection::vec(prop::sample::select(vec!["a", "\n", "\u{e9}"]), 0..60);
+    prop::collection::vec(content.prop_map(|parts| parts.concat()), 1..4)
+}
+
+proptest! {
+    /// BC-44, USER-ASKS 46: any files, any splits, any points of restore, any number of readers
+    /// after it: every line exactly once.
+    #[test]
+    fn every_line_is_read_exactly_once(
+        contents in contents(),
+        split_bytes in 1_u64..70,
+        repeat in 1_u64..3,
+        lives in prop::collection::vec((1_usize..4, prop::collection::vec(0_u64..7, 0..8)), 0..8),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        for (index, content) in contents.iter().enumerate() {
+            fs::write(dir.path().join(index.to_string()), content).unwrap();
+        }
+        let source = FileSource::lines([dir.path()]).repeat(repeat).split_bytes(split_bytes);
+        let mut enumerator = source.enumerator(place(1), None).unwrap();
+        let (mut restored, mut seen, mut out) = (Vec::new(), Vec::new(), collecting());
+        // The last life lives to the end.
+        let last = (2, vec![u64::MAX; 10_000]);
+        for (parallelism, steps) in lives.into_iter().chain([last]) {
+            let mut readers: Vec<_> =
+                (0..parallelism).map(|_| source.reader(place(1)).unwrap()).collect();
+            for (index, split) in restored.drain(..).enumerate() {
+                readers[index % parallelism].assign(split);
+            }
+            for (turn, lines) in steps.into_iter().enumerate() {
+                let reader = &mut readers[turn % parallelism];
+                if reader.unfinished() < 2 && let Some(next) = split(&mut enumerator, 0).unwrap() {
+                    reader.assign(next);
+                }
+                reader.step(lines, &mut out).unwrap();
+            }
+            seen.append(&mut out.take_collected());
+            restored = stored(&readers.iter().flat_map(SplitReader::snapshot).collect::<Vec<_>>());
+            let state = stored(&enumerator.snapshot());
+            enumerator = source.enumerator(place(1), Some(state)).unwrap();
+        }
+        prop_assert_eq!(restored, vec![]);
+        let lines = contents.iter().flat_map(|content| content.split_terminator('\n'));
+        let lines = lines.flat_map(|line| vec![line.to_owned(); repeat as usize]);
+        let mut expected: Vec<_> = lines.collect();
+        expected.sort();
+        seen.sort();
+        prop_assert_eq!(seen, expected);
+    }
+}
