@@ -113,42 +113,24 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
         make: impl FnOnce() -> V,
     ) -> &mut V {
         let index = self.shard_index(hash);
-        if !self.pending.is_empty() {
-            return self.entry_while_copying(index, hash, key, make);
-        }
-        let entries = &mut self.shards[index].entries;
-        match entries.entry(remix(hash), |entry| key.is_key(&entry.0), stored_hash) {
-            Entry::Occupied(entry) => &mut entry.into_mut().1,
-            Entry::Vacant(entry) => {
-                let inserted = entry.insert((key.to_key(), make()));
-                self.len += 1;
-                &mut inserted.into_mut().1
-            }
-        }
-    }
-
-    fn entry_while_copying<Q: BorrowedKey<K> + ?Sized>(
-        &mut self,
-        index: usize,
-        hash: u64,
-        key: &Q,
-        make: impl FnOnce() -> V,
-    ) -> &mut V {
         let bucket = match self.find_bucket(index, hash, key) {
+            Some(bucket) if self.pending.is_empty() => bucket,
             Some(bucket) => {
                 self.ensure_copied(index, bucket, None);
                 bucket
             }
-            None => self.insert_while_copying(index, hash, (key.to_key(), make())),
+            None => self.insert(index, hash, (key.to_key(), make())),
         };
         self.value_mut(index, bucket)
             .expect("the bucket was just found or filled")
     }
 
-    /// Inserts a key that isn't there. Its page is copied without it.
-    fn insert_while_copying(&mut self, index: usize, hash: u64, entry: (K, V)) -> usize {
+    /// Inserts a key that isn't there and returns its bucket. Pending snapshots get its page
+    /// without it.
+    fn insert(&mut self, index: usize, hash: u64, entry: (K, V)) -> usize {
+        let pending = !self.pending.is_empty();
         let entries = &self.shards[index].entries;
-        if entries.len() == entries.capacity() {
+        if pending && entries.len() == entries.capacity() {
             // Ordering: growing moves entries between pages, so all pages go out first.
             self.copy_shard(index);
             let shard = &mut self.shards[index];
@@ -160,7 +142,9 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
             .insert_unique(remix(hash), entry, stored_hash)
             .bucket_index();
         self.len += 1;
-        self.ensure_copied(index, bucket, Some(bucket));
+        if pending {
+            self.ensure_copied(index, bucket, Some(bucket));
+        }
         bucket
     }
 
