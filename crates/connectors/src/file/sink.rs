@@ -25,7 +25,9 @@ const ROLL_BYTES: u64 = 128 << 20;
 /// are not output. Files appear one by one: commits are atomic per file, not per checkpoint.
 ///
 /// The folder belongs to one sink of one job, for as long as it exists. It must be on a file
-/// system with hard links, and one that all subtasks share.
+/// system with hard links, and one that all subtasks share. Whoever moves published files away
+/// should leave those of the last checkpoints for a while: a restored job looks whether they have
+/// been published, and takes a file that is nowhere for lost.
 ///
 /// ```
 /// use tidegate_connectors::{FileSink, WriteLine};

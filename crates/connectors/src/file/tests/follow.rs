@@ -1,5 +1,7 @@
 //! Files that grow.
 
+use proptest::prelude::*;
+
 use super::*;
 
 struct Followed {
@@ -174,4 +176,29 @@ fn the_last_line_is_found_however_far_back() {
     assert_eq!(followed.read(), ["first"]);
     followed.append("a", "\n");
     assert_eq!(followed.read(), [tail]);
+}
+
+fn pieces() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "bc\n", "\n", "d\ne", "\u{e9}\nfgh\ni"])
+}
+
+proptest! {
+    /// However a file grows, and wherever the job is restored: every complete line once, in order.
+    #[test]
+    fn lines_of_a_growing_file_are_read_exactly_once(
+        growth in prop::collection::vec((pieces(), any::<bool>()), 0..25),
+    ) {
+        let mut followed = Followed::new();
+        let (mut content, mut seen) = (String::new(), Vec::new());
+        for (piece, restore) in growth {
+            followed.append("file", piece);
+            content.push_str(piece);
+            seen.append(&mut followed.read());
+            if restore {
+                followed.restore();
+            }
+        }
+        let end = content.rfind('\n').map_or(0, |at| at + 1);
+        prop_assert_eq!(seen, content[..end].lines().collect::<Vec<_>>());
+    }
 }

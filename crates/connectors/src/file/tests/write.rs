@@ -86,3 +86,21 @@ fn a_staged_name_is_never_taken_twice() {
     let error = output.try_end(&mut writer, 1).unwrap_err().to_string();
     assert!(error.contains("a1-0-0"), "{error}");
 }
+
+/// A repeated commit recognises a file by a checksum that was computed piece by piece.
+#[test]
+fn the_checksum_is_that_of_the_whole_file() {
+    let output = Output::new();
+    let mut writer = output.writer(1, 0);
+    let lines: Vec<String> = (0..5).map(|i| i.to_string().repeat(40 << 10)).collect();
+    for line in &lines {
+        output.write(&mut writer, &[line]);
+    }
+    let ended = output.end(&mut writer, 1);
+    assert_eq!(
+        ended[0].crc32c,
+        crc32c::crc32c((lines.join("\n") + "\n").as_bytes())
+    );
+    output.commit(1, &ended[0]).unwrap();
+    output.commit(2, &ended[0]).unwrap();
+}
