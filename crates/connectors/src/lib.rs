@@ -2,16 +2,16 @@
 //!
 //! | Source | Reads |
 //! |---|---|
-//! | [`FileSource`](file::FileSource) | lines of files and folders, once, repeatedly, or as they grow |
-//! | [`Generator`](generator::Generator) | records computed from their index |
+//! | [`FileSource`] | lines of files and folders, once, repeatedly, or as they grow |
+//! | [`Generator`] | records computed from their index |
 //!
 //! | Sink | Guarantee |
 //! |---|---|
-//! | [`FileSink`](file::FileSink) | lines in files that become visible exactly once |
-//! | [`CollectCommitted`](memory::CollectCommitted) | exactly once, in memory, for tests |
-//! | [`Collect`](memory::Collect) | at least once, in memory, for tests |
-//! | [`Print`](print::Print) | at least once, to standard output |
-//! | [`Discard`](memory::Discard) | none needed |
+//! | [`FileSink`] | lines in files that become visible exactly once |
+//! | [`CollectCommitted`] | exactly once, in memory, for tests |
+//! | [`Collect`] | at least once, in memory, for tests |
+//! | [`Print`] | at least once, to standard output |
+//! | [`Discard`] | none needed |
 //!
 //! Any sink can be slowed down with [`throttle`](throttle::Throttle::throttle).
 //!

@@ -1,7 +1,7 @@
 //! Slows a sink down, without blocking the thread it runs on.
 //!
-//! A throttled writer passes on as many records as its [rate](crate::rate) allows and leaves the
-//! rest where they are; it never keeps any, so that checkpoints are none of its business.
+//! A throttled writer passes on as many records as its [rate] allows and leaves the rest
+//! where they are; it never keeps any, so that checkpoints are none of its business.
 
 use std::vec;
 
