@@ -13,9 +13,9 @@ use crate::error::BoxError;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
 use crate::output::{Collector, KeySelector};
 
-/// Pages of state (16 KiB at most each) that are copied for a pending snapshot between two looks
+/// Pages of state (about 1 KiB each) that are copied for a pending snapshot between two looks
 /// at the input: some tens of microseconds.
-const PAGES_PER_STEP: usize = 16;
+const PAGES_PER_STEP: usize = 128;
 
 /// The state that a keyed subtask starts from.
 fn open_backend<K: StateKey>(context: &SubtaskContext) -> Result<HeapKeyedBackend<K>, BoxError> {

@@ -22,7 +22,7 @@ use tidegate::prelude::*;
 /// How often the input is read; enough that the job isn't done before the last kill.
 const REPEAT: u64 = 40;
 /// Lines a second while it is being killed.
-const RATE: u64 = 60_000;
+const RATE: f64 = 60_000.0;
 /// A child that doesn't come to its crash point within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Parallelism from restart to restart.
@@ -49,7 +49,7 @@ struct SurviveArgs {
 
     /// Lines a second, for the child.
     #[arg(long, hide = true)]
-    rate: Option<u64>,
+    rate: Option<f64>,
 
     #[command(flatten)]
     tidegate: tidegate::Args,
@@ -107,13 +107,19 @@ fn count_words(args: SurviveArgs) -> tidegate::Result<()> {
         })
         .key_by(|word| word)
         .count("count")
-        .sink("counts", FileSink::tab_separated(output));
+        .sink("counts", FileSink::new(output));
     env.execute("survive")?;
     Ok(())
 }
 
+/// A seed that differs from run to run.
+fn fresh_seed() -> u64 {
+    let since_epoch = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::from(since_epoch.subsec_nanos())
+}
+
 fn survive(args: &SurviveArgs) -> Result<(), String> {
-    let seed = args.seed.unwrap_or_else(|| rand::random::<u32>().into());
+    let seed = args.seed.unwrap_or_else(|| fresh_seed());
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let dir = args.dir.clone().unwrap_or_else(|| temporary.path().to_owned());
     println!("seed {seed}, {} kills, working in {}", args.kills, dir.display());

@@ -22,7 +22,7 @@ struct WordCountArgs {
 
     /// Reads no faster than this many lines a second.
     #[arg(long)]
-    rate: Option<u64>,
+    rate: Option<f64>,
 
     /// Reads the input this often.
     #[arg(long)]
@@ -57,7 +57,7 @@ fn main() -> tidegate::Result<()> {
         })
         .key_by(|word| word)
         .count("count")
-        .sink("counts", FileSink::tab_separated(output));
+        .sink("counts", FileSink::new(output));
     env.execute("wordcount")?;
     Ok(())
 }
@@ -71,7 +71,7 @@ impl WordCountArgs {
         let texts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/text");
         self.input.push(PathBuf::from(texts));
         self.repeat.get_or_insert(20);
-        self.rate.get_or_insert(60_000);
+        self.rate.get_or_insert(60_000.0);
         let tidegate = &mut self.tidegate;
         tidegate.checkpoint_dir.get_or_insert_with(|| "wordcount-demo/checkpoints".to_owned());
         if !tidegate.no_periodic_checkpoints {

@@ -39,6 +39,6 @@ pub enum Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        ErrorChain(self).fmt(f)
+        fmt::Display::fmt(&ErrorChain(self), f)
     }
 }

@@ -39,13 +39,16 @@ pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
 pub use tidegate_connectors as connectors;
 pub use tidegate_coordinator::{RestartStrategy, Statistics};
 pub use tidegate_derive::{Record, StateKey};
-pub use tidegate_runtime::{BoxError, Collector};
-pub use tidegate_server::{JobReport, RunError};
+pub use tidegate_runtime::{BoxError, Collector, Flow, Seal, Ticks, sink, source};
+pub use tidegate_server::{CheckpointLocation, JobOptions, JobReport, RunError};
+pub use tidegate_types::{
+    AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid,
+};
 
 /// What the derive macros refer to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use tidegate_state::*;
+    pub use tidegate_state as state;
 }
 
 /// What most jobs need.

@@ -285,13 +285,15 @@ impl<T: Record, S: KeySelector<T>> KeyedStream<T, S> {
         name: &str,
         mut combine: impl FnMut(&mut T, T) + Clone + Send + Sync + 'static,
     ) -> Stream<T> {
-        self.map_with_state(name, None, move |record, state: &mut Option<T>, out| {
+        let function = move |record, state: &mut Option<T>, out: &mut Collector<T>| {
             match state {
                 Some(reduced) => combine(reduced, record),
                 None => *state = Some(record),
             }
             out.emit(state.clone().expect("set above"));
-        })
+            Ok(())
+        };
+        self.with_state(name, || None, function)
     }
 
     /// Calls `function` with each record and the state of its key, which starts as `initial`.
@@ -319,10 +321,22 @@ impl<T: Record, S: KeySelector<T>> KeyedStream<T, S> {
         + Sync
         + 'static,
     ) -> Stream<Out> {
-        let descriptor_name = "state";
+        self.with_state(name, move || initial.clone(), function)
+    }
+
+    fn with_state<V: StateValue, Out: Record>(
+        self,
+        name: &str,
+        initial: impl Fn() -> V + Send + Sync + 'static,
+        function: impl FnMut(T, &mut V, &mut Collector<Out>) -> Result<(), BoxError>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    ) -> Stream<Out> {
         self.keyed(name, move |selector, context| {
-            let descriptor = ValueStateDescriptor::<V>::new(descriptor_name);
-            KeyedMap::open(selector, &descriptor, initial.clone(), function.clone(), context)
+            let descriptor = ValueStateDescriptor::<V>::new("state");
+            KeyedMap::open(selector, &descriptor, initial(), function.clone(), context)
         })
     }
 

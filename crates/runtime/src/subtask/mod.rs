@@ -232,13 +232,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     /// Works until nothing is left that can be done now, or the time is up.
     fn work(&mut self, began: Ticks) -> Result<Rest, BoxError> {
         loop {
-            let rest = self.step()?;
-            let now = Ticks::now();
-            if rest != Rest::Work {
+            // Between batches, so that a snapshot gets on however much there is to do.
+            let rest = self.step()?.sooner(self.copy_for_snapshots());
+            if rest != Rest::Work || Ticks::now().since(began) >= ACTIVATION_MAX {
                 return Ok(rest);
-            }
-            if now.since(began) >= ACTIVATION_MAX {
-                return Ok(Rest::Work);
             }
         }
     }
@@ -255,18 +252,21 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             self.take(channel, payload)?;
             return Ok(Rest::Work);
         }
-        let copying = match self.logic().advance_snapshots() {
-            SnapshotProgress::Done => Rest::Nothing,
-            SnapshotProgress::More => Rest::Work,
-            SnapshotProgress::WritersBehind => Rest::Until(Ticks::now().after(WRITERS_WAIT)),
-        };
         let polled = if self.out.is_full() {
             Rest::Nothing
         } else {
             self.poll_logic()?
         };
         let paused = self.paused_until.map_or(Rest::Nothing, Rest::Until);
-        Ok(copying.sooner(polled).sooner(paused))
+        Ok(polled.sooner(paused))
+    }
+
+    fn copy_for_snapshots(&mut self) -> Rest {
+        match self.logic().advance_snapshots() {
+            SnapshotProgress::Done => Rest::Nothing,
+            SnapshotProgress::More => Rest::Work,
+            SnapshotProgress::WritersBehind => Rest::Until(Ticks::now().after(WRITERS_WAIT)),
+        }
     }
 
     fn paused(&mut self) -> bool {

@@ -1,5 +1,7 @@
 //! A hand-driven attempt: a small job, its reports in a queue, state files in memory.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::sync::mpsc::{Receiver, channel};
@@ -248,7 +250,6 @@ impl StateFileWrite for File {
 pub(crate) struct Driven {
     pub(crate) attempt: Option<Attempt>,
     pub(crate) reports: Receiver<Report>,
-    pub(crate) metrics: AttemptMetrics,
     pub(crate) files: Files,
     plan: Arc<JobPlan>,
 }
@@ -317,7 +318,7 @@ impl Driven {
             reports: Arc::new(move |report| {
                 let _ = sender.send(report.report);
             }),
-            metrics: metrics.clone(),
+            metrics,
             mode: options.mode,
             buffer_timeout: Duration::from_millis(5),
             serialize: options.serialize,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// How often each word occurs in the files, read `repeat` times.
-pub fn plain_count(files: &[PathBuf], repeat: u64) -> BTreeMap<String, u64> {
+pub(crate) fn plain_count(files: &[PathBuf], repeat: u64) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for file in files {
         let text = std::fs::read_to_string(file)
@@ -22,7 +22,7 @@ pub fn plain_count(files: &[PathBuf], repeat: u64) -> BTreeMap<String, u64> {
 ///
 /// # Errors
 /// Says what is wrong, with some examples.
-pub fn verify(output: &Path, expected: &BTreeMap<String, u64>) -> Result<u64, String> {
+pub(crate) fn verify(output: &Path, expected: &BTreeMap<String, u64>) -> Result<u64, String> {
     let mut seen: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut lines = 0;
     for file in visible_files(output)? {
@@ -78,7 +78,7 @@ fn irregularities(counts: &[u64], wanted: u64) -> String {
 ///
 /// # Errors
 /// If the folder can't be read.
-pub fn visible_files(output: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn visible_files(output: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(output)
         .map_err(|error| format!("list `{}`: {error}", output.display()))?;
     let mut files: Vec<PathBuf> = entries
