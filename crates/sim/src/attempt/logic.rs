@@ -1,0 +1,230 @@
+//! What the simulated operators do: restore, process, freeze.
+
+use std::collections::VecDeque;
+
+use tidegate_types::{
+    CheckpointId, ListState, Redistribution, SubtaskId, SubtaskRestore, hash_bytes,
+};
+
+use crate::external::{State, TransactionId};
+use crate::invariants::TRANSACTIONS;
+use crate::mutation::Mutation;
+use crate::outside::Outside;
+use crate::record::{Record, Split, decode, encode};
+use crate::store::Counts;
+use crate::topology::Kind;
+
+use super::{Hands, Stop};
+
+/// Names of list states; a sink's is known to the invariants.
+const ENUMERATOR: &str = "enumerator";
+const SPLITS: &str = "splits";
+
+/// A split at a reader, and whether it was assigned in this attempt.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) split: Split,
+    pub(super) assigned: bool,
+}
+
+/// The transactions of a sink.
+#[derive(Debug, Default)]
+pub(super) struct Sink {
+    /// Written since the last barrier.
+    pub(super) open: Vec<Record>,
+    /// Pre-committed and not known to be committed, oldest first.
+    pub(super) pending: Vec<TransactionId>,
+    pub(super) cleans_up: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Logic {
+    Enumerator { source: u32, next: u64 },
+    Reader { held: VecDeque<Held> },
+    Map,
+    Count(Counts),
+    Sink(Sink),
+    Plain,
+}
+
+/// Everything a subtask puts into a checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Frozen {
+    pub(super) keyed: Option<Counts>,
+    pub(super) lists: Vec<ListState>,
+    pub(super) seals: VecDeque<TransactionId>,
+}
+
+fn list(name: &str, elements: Vec<Vec<u8>>) -> Vec<ListState> {
+    let name = name.to_owned();
+    vec![ListState {
+        name,
+        redistribution: Redistribution::Split,
+        elements,
+    }]
+}
+
+fn restored<'a>(restore: &'a SubtaskRestore, name: &str) -> &'a [Vec<u8>] {
+    let list = restore.lists.iter().find(|list| list.name == name);
+    list.map_or(&[], |list| &list.elements)
+}
+
+impl Logic {
+    /// Restores, and commits what a restored checkpoint has promised.
+    pub(super) fn open(
+        kind: Kind,
+        id: SubtaskId,
+        restore: &SubtaskRestore,
+        hands: &mut Hands<'_>,
+    ) -> Result<Logic, Stop> {
+        Ok(match kind {
+            Kind::Enumerator { source } => {
+                let state = restored(restore, ENUMERATOR).first();
+                let next = state.map_or(0, |element| decode::<1>(element)[0]);
+                Logic::Enumerator { source, next }
+            }
+            Kind::Reader { .. } => {
+                let splits = restored(restore, SPLITS).iter();
+                let held = splits.map(|e| Held {
+                    split: Split::decode(e),
+                    assigned: false,
+                });
+                Logic::Reader {
+                    held: held.collect(),
+                }
+            }
+            Kind::Map => Logic::Map,
+            Kind::Count => Logic::Count(read_counts(restore, hands.outside)?),
+            Kind::Sink => {
+                for element in restored(restore, TRANSACTIONS) {
+                    if !hands.outside.has(Mutation::RestoreForgetsCommit) {
+                        let transaction = TransactionId::decode(element);
+                        super::background::commit(transaction, hands.attempt, hands.outside)?;
+                    }
+                }
+                Logic::Sink(Sink {
+                    cleans_up: id.index == 0,
+                    ..Sink::default()
+                })
+            }
+            Kind::PlainSink => Logic::Plain,
+        })
+    }
+
+    /// Works on one record; what is returned is emitted.
+    pub(super) fn process(&mut self, record: Record) -> Option<Record> {
+        match self {
+            Logic::Map => Some(record),
+            Logic::Count(counts) => {
+                let count = counts.entry(record.key).or_default();
+                *count += 1;
+                Some(Record {
+                    count: *count,
+                    ..record
+                })
+            }
+            Logic::Sink(sink) => {
+                sink.open.push(record);
+                None
+            }
+            Logic::Plain => None,
+            Logic::Enumerator { .. } | Logic::Reader { .. } => unreachable!("they get no records"),
+        }
+    }
+
+    pub(super) fn freeze(
+        &mut self,
+        id: SubtaskId,
+        checkpoint: CheckpointId,
+        hands: &mut Hands<'_>,
+    ) -> Frozen {
+        match self {
+            Logic::Enumerator { next, .. } => Frozen {
+                lists: list(ENUMERATOR, vec![encode(&[*next])]),
+                ..Frozen::default()
+            },
+            Logic::Reader { held } => {
+                let from_start = hands.outside.has(Mutation::SplitFromStart);
+                let kept = |held: &Held| match from_start {
+                    true => Split {
+                        position: 0,
+                        ..held.split
+                    }
+                    .encode(),
+                    false => held.split.encode(),
+                };
+                let splits = held.iter().map(kept).collect();
+                Frozen {
+                    lists: list(SPLITS, splits),
+                    ..Frozen::default()
+                }
+            }
+            Logic::Count(counts) => Frozen {
+                keyed: Some(counts.clone()),
+                ..Frozen::default()
+            },
+            Logic::Sink(sink) => sink.freeze(id, checkpoint, hands),
+            Logic::Map | Logic::Plain => Frozen::default(),
+        }
+    }
+}
+
+/// Reads every file and keeps what lies in the subtask's own key groups.
+fn read_counts(restore: &SubtaskRestore, outside: &mut Outside) -> Result<Counts, Stop> {
+    let mut all = Counts::new();
+    let files = match outside.has(Mutation::FirstFileOnly) {
+        true => restore.keyed.len().min(1),
+        false => restore.keyed.len(),
+    };
+    let groups = outside.scenario.topology.key_groups();
+    for handle in &restore.keyed[..files] {
+        if outside.rng.chance(outside.faults.read) {
+            return Err(Stop::Failed(format!(
+                "`{}` can't be read",
+                handle.file.name
+            )));
+        }
+        let Some(counts) = outside.store.read(&handle.file) else {
+            return Err(Stop::Failed(format!("`{}` is gone", handle.file.name)));
+        };
+        let own = counts.iter().filter(|(key, _)| {
+            let group = groups.key_group(hash_bytes(&key.to_le_bytes()));
+            restore.key_groups.contains(group) && handle.key_groups.contains(group)
+        });
+        all.extend(own.map(|(key, count)| (*key, *count)));
+    }
+    Ok(all)
+}
+
+impl Sink {
+    fn freeze(&mut self, id: SubtaskId, checkpoint: CheckpointId, hands: &mut Hands<'_>) -> Frozen {
+        let outside = &mut *hands.outside;
+        let own = TransactionId {
+            attempt: hands.attempt,
+            operator: id.operator.0,
+            subtask: id.index,
+            checkpoint,
+        };
+        if !self.open.is_empty() {
+            outside.external.write(own, std::mem::take(&mut self.open));
+            self.pending.push(own);
+        }
+        let only_own = outside.has(Mutation::ForgetEarlierTransactions);
+        let kept = self
+            .pending
+            .iter()
+            .filter(|transaction| !only_own || **transaction == own);
+        let elements = kept.map(TransactionId::encode).collect();
+        let only_own = outside.has(Mutation::SealsLostOnAbort);
+        let unsealed = self.pending.iter().filter(|transaction| {
+            let state = outside.external.state(**transaction);
+            let sealed = matches!(state, Some(State::Sealed | State::Committed));
+            !sealed && (!only_own || **transaction == own)
+        });
+        Frozen {
+            keyed: None,
+            lists: list(TRANSACTIONS, elements),
+            seals: unsealed.copied().collect(),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Once nothing goes wrong any more, the job finishes.
+//!
+//! Source: the heal phase of TigerBeetle's simulator. Two ways to fail: nothing can happen at all,
+//! or things happen but lead nowhere.
+
+use super::Violation;
+
+const NAME: &str = "liveness";
+
+/// How many steps a job may take to finish after the last fault: some ten times what is usual for
+/// the slowest.
+pub(crate) const STEPS_TO_FINISH_MAX: u64 = 400_000;
+
+pub(crate) fn stuck(waiting: String) -> Violation {
+    Violation {
+        invariant: NAME,
+        detail: format!("nothing can happen any more: {waiting}"),
+    }
+}
+
+pub(crate) fn too_slow() -> Violation {
+    let detail = format!("not finished {STEPS_TO_FINISH_MAX} steps after the last fault");
+    Violation {
+        invariant: NAME,
+        detail,
+    }
+}

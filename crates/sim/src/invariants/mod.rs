@@ -1,0 +1,70 @@
+//! What must hold, one file each. Every check is made where the thing happens, so that a violation
+//! points at the step that caused it.
+
+mod alignment;
+mod announced;
+mod attempts;
+mod ends;
+mod ids;
+mod leaks;
+mod liveness;
+mod output;
+mod reachable;
+mod restorable;
+mod transactions;
+
+pub(crate) use alignment::Alignments;
+pub(crate) use announced::Announced;
+pub(crate) use attempts::Attempts;
+pub(crate) use ids::Ids;
+pub(crate) use output::Output;
+pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
+
+pub(crate) use ends::nothing_after_the_end;
+pub(crate) use leaks::nothing_left;
+pub(crate) use liveness::{STEPS_TO_FINISH_MAX, stuck, too_slow};
+pub(crate) use reachable::may_delete;
+pub(crate) use restorable::{restorable, restorable_job};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Name of the invariant, as its file is called.
+    pub invariant: &'static str,
+    /// What happened.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.detail)
+    }
+}
+
+pub(crate) type Checked = Result<(), Violation>;
+
+/// Fails with a violation unless `holds`.
+pub(crate) fn ensure(
+    holds: bool,
+    invariant: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Checked {
+    match holds {
+        true => Ok(()),
+        false => Err(Violation {
+            invariant,
+            detail: detail(),
+        }),
+    }
+}
+
+/// The invariants that remember what has been.
+#[derive(Debug, Default)]
+pub(crate) struct Invariants {
+    pub(crate) alignment: Alignments,
+    pub(crate) announced: Announced,
+    pub(crate) attempts: Attempts,
+    pub(crate) ids: Ids,
+    pub(crate) output: Output,
+    pub(crate) transactions: Transactions,
+}

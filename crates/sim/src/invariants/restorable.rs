@@ -1,0 +1,38 @@
+//! A completed checkpoint is always restorable: whatever the store lists has its metadata and all
+//! its files, complete and unaltered, and fits the job.
+//!
+//! Source: BC-02, BC-11, BC-28.
+
+use tidegate_coordinator::JobError;
+
+use super::{Checked, Violation, ensure};
+use crate::store::{Store, keyed};
+
+const NAME: &str = "restorable";
+
+pub(crate) fn restorable(store: &Store) -> Checked {
+    for id in &store.pointers {
+        let Some(checkpoint) = store.metadata.get(id) else {
+            return ensure(false, NAME, || {
+                format!("{id} is listed, but has no metadata")
+            });
+        };
+        for handle in keyed(checkpoint) {
+            ensure(store.read(&handle.file).is_some(), NAME, || {
+                format!(
+                    "{id} needs `{}`, which is gone or incomplete",
+                    handle.file.name
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A job refused to start from what the store lists.
+pub(crate) fn restorable_job(error: &JobError) -> Violation {
+    Violation {
+        invariant: NAME,
+        detail: format!("the job can't start: {error:?}"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Known bugs, to be put back in so that the simulator can prove that it finds them.
+//!
+//! They live in the simulated driver, subtasks and store, never in the production cores.
+
+/// A bug of the world around the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Mutation {
+    /// A sink commits its transactions when it acknowledges, not when the checkpoint completes.
+    CommitOnAck,
+    /// A sink's snapshot lists only the transactions of its own checkpoint, not the uncommitted
+    /// ones of earlier checkpoints.
+    ForgetEarlierTransactions,
+    /// The previous checkpoint is deleted before the pointer to the new one is stored.
+    DropBeforePointer,
+    /// A write of unknown outcome is reported as not done.
+    UnknownIsNotDone,
+    /// Exactly-once alignment blocks no channel.
+    NoBlocking,
+    /// Notices of a former attempt reach the next one, and sinks commit whatever they hold.
+    StaleNotice,
+    /// The counter of checkpoint ids is lost with the process.
+    VolatileIdCounter,
+    /// A snapshot makes durable only the transactions of its own checkpoint, although those of an
+    /// aborted one are part of it.
+    SealsLostOnAbort,
+    /// Records that wait in an output's batches are overtaken by a barrier.
+    BarrierOvertakesBatch,
+    /// Transactions in a restored snapshot are not committed.
+    RestoreForgetsCommit,
+    /// The store reports a pointer as stored before it is.
+    PointerReportedEarly,
+    /// A reader's snapshot has its splits from their beginning.
+    SplitFromStart,
+    /// After a rescale a subtask reads only the first of several state files.
+    FirstFileOnly,
+    /// An attempt counts as stopped while its background threads still work.
+    StopWithoutJoin,
+    /// A transaction that could not be made durable declines every further checkpoint, instead of
+    /// failing the attempt, which would write it anew.
+    SpoiltForEver,
+    /// A commit that finds its transaction published already publishes it again.
+    CommitTwice,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 16] = [
+        Mutation::CommitOnAck,
+        Mutation::ForgetEarlierTransactions,
+        Mutation::DropBeforePointer,
+        Mutation::UnknownIsNotDone,
+        Mutation::NoBlocking,
+        Mutation::StaleNotice,
+        Mutation::VolatileIdCounter,
+        Mutation::SealsLostOnAbort,
+        Mutation::BarrierOvertakesBatch,
+        Mutation::RestoreForgetsCommit,
+        Mutation::PointerReportedEarly,
+        Mutation::SplitFromStart,
+        Mutation::FirstFileOnly,
+        Mutation::StopWithoutJoin,
+        Mutation::SpoiltForEver,
+        Mutation::CommitTwice,
+    ];
+}

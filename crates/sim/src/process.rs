@@ -1,0 +1,323 @@
+//! One process of the simulated job: the real coordinator, the driver around it, and whatever
+//! dies with them.
+//!
+//! The driver is as dull as the real one: actions are issued in order, storage calls run side by
+//! side, whatever reports back does so exactly once. It stands still now and then.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidegate_coordinator::{Job, JobAction, JobEnd, JobEvent, JobNote};
+use tidegate_types::graph::JobGraph;
+use tidegate_types::message::{AddressedReport, Notice, Report};
+use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, SnapshotKind};
+
+use crate::attempt::{Attempt, Lane, Stopping};
+use crate::invariants::{Checked, ensure, nothing_after_the_end};
+use crate::mutation::Mutation;
+use crate::outside::Outside;
+use crate::storage::{Deletion, Op, Write};
+use crate::trace::trace;
+
+pub(crate) struct Process {
+    pub(crate) job: Job,
+    graph: JobGraph,
+    pub(crate) attempt: Option<Attempt>,
+    /// Attempts that count as stopped, but aren't: only with a bug put in.
+    pub(crate) zombies: Vec<Attempt>,
+    /// Reports on their way, in order per thread.
+    pub(crate) reports: BTreeMap<(AttemptNumber, Lane), VecDeque<Report>>,
+    /// Reports that will arrive a second time.
+    pub(crate) echoes: Vec<AddressedReport>,
+    /// What the driver will tell the job next.
+    pub(crate) answers: VecDeque<JobEvent>,
+    pub(crate) ops: Vec<Op>,
+    /// Writes of unknown outcome that may still come to pass.
+    pub(crate) late: Vec<Write>,
+    /// Steps for which the driver stands still.
+    pub(crate) asleep: u64,
+    pub(crate) end: Option<JobEnd>,
+    /// Notices of a former attempt that would be lost with it.
+    stale: Vec<Notice>,
+}
+
+impl Process {
+    pub(crate) fn new(job: Job, graph: JobGraph) -> Self {
+        Process {
+            job,
+            graph,
+            attempt: None,
+            zombies: Vec::new(),
+            reports: BTreeMap::new(),
+            echoes: Vec::new(),
+            answers: VecDeque::new(),
+            ops: Vec::new(),
+            late: Vec::new(),
+            asleep: 0,
+            end: None,
+            stale: Vec::new(),
+        }
+    }
+
+    /// Tells the job something and carries out what it says.
+    pub(crate) fn feed(&mut self, event: JobEvent, outside: &mut Outside) -> Checked {
+        if self.end.is_some() {
+            return Ok(());
+        }
+        let now = outside.clocks();
+        let mut actions = Vec::new();
+        self.job.step(now, event, &mut actions);
+        self.job.check_invariants();
+        check_burst(&actions)?;
+        let deadline = self.job.next_deadline();
+        ensure(deadline.is_none_or(|at| at > now.monotonic), "ends", || {
+            format!("the job wants to be called at {deadline:?}, which has passed")
+        })?;
+        for action in actions {
+            let over = self.end.is_some();
+            ensure(!over, "ends", || format!("{action:?} follows the end"))?;
+            self.perform(action, outside)?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, action: JobAction, outside: &mut Outside) -> Checked {
+        match action {
+            JobAction::ReserveAttempt => self.ops.push(Op::Write(Write::Attempt)),
+            JobAction::ReserveIds { up_to } => self.ops.push(Op::Write(Write::Ids(up_to))),
+            JobAction::PublishMetadata(checkpoint) => {
+                trace!(outside, "publish {}", checkpoint.id);
+                self.ops.push(Op::Write(Write::Metadata(checkpoint)));
+            }
+            JobAction::StorePointer { checkpoint } => {
+                if outside.has(Mutation::DropBeforePointer)
+                    && let Some(latest) = self.job.latest_completed()
+                {
+                    self.ops.push(Op::Delete(Deletion::completed(latest)));
+                }
+                self.ops.push(Op::Write(Write::Pointer(checkpoint)));
+            }
+            JobAction::MarkFinished { checkpoint } => {
+                self.ops.push(Op::Write(Write::Finished(checkpoint)));
+            }
+            JobAction::RecoverCompleted => self.ops.push(Op::Recover),
+            JobAction::DropCompleted(checkpoint) => {
+                trace!(outside, "drop {}", checkpoint.id);
+                self.ops.push(Op::Delete(Deletion::completed(&checkpoint)));
+            }
+            JobAction::DiscardFiles {
+                checkpoint,
+                files,
+                metadata,
+            } => {
+                trace!(outside, "discard {} files of {checkpoint}", files.len());
+                self.ops
+                    .push(Op::Delete(Deletion::discarded(checkpoint, files, metadata)));
+            }
+            JobAction::Notify {
+                attempt, notice, ..
+            } => self.notify(attempt, notice, outside)?,
+            JobAction::StartAttempt {
+                attempt,
+                restore,
+                plan,
+            } => {
+                self.start(attempt, restore, &plan, outside)?;
+            }
+            JobAction::StopAttempt { attempt } => self.stop(attempt, outside),
+            JobAction::RefuseTrigger { .. } => {}
+            JobAction::Note(note) => on_note(&note, outside),
+            JobAction::End(end) => {
+                trace!(outside, "the job ends: {end:?}");
+                let newest = AttemptNumber(outside.store.attempts_reserved);
+                nothing_after_the_end(&mut self.job, outside.clocks(), newest)?;
+                self.end = Some(end);
+            }
+        }
+        Ok(())
+    }
+
+    fn notify(&mut self, attempt: AttemptNumber, notice: Notice, outside: &mut Outside) -> Checked {
+        trace!(outside, "notify {attempt}: {}", short(&notice));
+        match notice {
+            Notice::Trigger(barrier) => {
+                outside
+                    .invariants
+                    .ids
+                    .on_triggered(barrier.checkpoint, attempt)?;
+            }
+            Notice::Completed { checkpoint } => {
+                outside
+                    .invariants
+                    .announced
+                    .on_completed(checkpoint, &outside.store)?;
+                outside.tally.completed += 1;
+            }
+            Notice::Aborted { .. } => {}
+        }
+        if let Some(running) = self
+            .attempt
+            .as_mut()
+            .filter(|running| running.number == attempt)
+        {
+            running.notify(notice);
+        }
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        number: AttemptNumber,
+        restore: Option<CheckpointId>,
+        plan: &RestorePlan,
+        outside: &mut Outside,
+    ) -> Checked {
+        trace!(outside, "start {number} from {restore:?}");
+        outside.invariants.attempts.on_start(number)?;
+        outside.invariants.announced.on_restore(restore)?;
+        outside.tally.attempts += 1;
+        if outside.rng.chance(outside.faults.launch) {
+            let cause = "injected".to_owned();
+            self.answers.push_back(JobEvent::AttemptLaunchFailed {
+                attempt: number,
+                cause,
+            });
+            return Ok(());
+        }
+        let mut attempt = Attempt::new(number, &self.graph, plan, outside);
+        if outside.has(Mutation::StaleNotice) {
+            self.stale
+                .drain(..)
+                .for_each(|notice| attempt.notify(notice));
+        }
+        self.attempt = Some(attempt);
+        Ok(())
+    }
+
+    fn stop(&mut self, number: AttemptNumber, outside: &mut Outside) {
+        trace!(outside, "stop {number}");
+        match self.attempt.take() {
+            Some(mut zombie) if outside.has(Mutation::StopWithoutJoin) => {
+                zombie.stopping = Stopping::Draining;
+                self.zombies.push(zombie);
+            }
+            Some(mut attempt) => {
+                attempt.stopping = Stopping::Asked;
+                self.attempt = Some(attempt);
+                return;
+            }
+            None => {}
+        }
+        self.answers
+            .push_back(JobEvent::AttemptStopped { attempt: number });
+        outside.invariants.attempts.on_stopped();
+    }
+
+    /// The last thread of the attempt has ended.
+    pub(crate) fn on_gone(&mut self, outside: &mut Outside) {
+        if let Some(attempt) = self.attempt.take() {
+            let attempt = attempt.number;
+            trace!(outside, "{attempt} has stopped");
+            outside.invariants.attempts.on_stopped();
+            self.answers.push_back(JobEvent::AttemptStopped { attempt });
+        }
+    }
+
+    /// The workers notice that they are to stop.
+    pub(crate) fn on_stop_seen(&mut self) {
+        if let Some(attempt) = &mut self.attempt {
+            self.stale = attempt.undelivered();
+            attempt.stopping = Stopping::Draining;
+        }
+    }
+
+    /// Takes what subtasks have reported.
+    pub(crate) fn collect_reports(&mut self, outside: &mut Outside) {
+        let Process {
+            attempt,
+            zombies,
+            reports,
+            ..
+        } = self;
+        for attempt in attempt.iter_mut().chain(zombies) {
+            for (lane, report) in attempt.reports.drain(..) {
+                outside.trace.mix(u64::from(lane.1));
+                reports
+                    .entry((attempt.number, lane))
+                    .or_default()
+                    .push_back(report);
+            }
+        }
+    }
+
+    /// The stream to the subtasks breaks: all on it is lost, and the attempt can't go on.
+    pub(crate) fn lose_stream(&mut self, outside: &mut Outside) {
+        let Some(attempt) = &self.attempt else { return };
+        let number = attempt.number;
+        trace!(outside, "{number} loses its stream");
+        self.reports.retain(|(of, _), _| *of != number);
+        let failure = tidegate_types::message::SubtaskFailure {
+            subtask: None,
+            cause: "the stream broke".to_owned(),
+        };
+        let report = AddressedReport {
+            attempt: number,
+            report: Report::Failed(failure),
+        };
+        self.answers.push_back(JobEvent::Report(report));
+    }
+
+    /// All threads of the attempt end by themselves.
+    pub(crate) fn stop_silently(&mut self, outside: &mut Outside) {
+        if let Some(attempt) = &mut self.attempt {
+            trace!(outside, "{} stops silently", attempt.number);
+            attempt.stopping = Stopping::Draining;
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let attempt = self.attempt.as_ref().map(Attempt::describe);
+        let end = &self.end;
+        format!("end {end:?}, {} ops, attempt {attempt:?}", self.ops.len())
+    }
+}
+
+/// Time that has passed while the driver stood still is not made up for (BC-57).
+fn check_burst(actions: &[JobAction]) -> Checked {
+    let is_trigger = |action: &&JobAction| {
+        matches!(action, JobAction::Notify { notice: Notice::Trigger(barrier), .. }
+            if barrier.kind == SnapshotKind::Checkpoint)
+    };
+    let count = actions.iter().filter(is_trigger).count();
+    // One for the interval, and one that somebody asked for.
+    ensure(count <= 2, "ids", || {
+        format!("{count} checkpoints are triggered at once")
+    })
+}
+
+fn on_note(note: &JobNote, outside: &mut Outside) {
+    match note {
+        JobNote::CheckpointAborted {
+            checkpoint, reason, ..
+        } => {
+            outside.tally.aborted += 1;
+            trace!(outside, "{checkpoint} is aborted: {reason}");
+        }
+        JobNote::AttemptFailed {
+            attempt,
+            reason,
+            decision,
+        } => {
+            trace!(outside, "{attempt:?} failed: {reason}; {decision:?}");
+        }
+        JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),
+        JobNote::CheckpointCompleted { .. } => {}
+    }
+}
+
+fn short(notice: &Notice) -> String {
+    match notice {
+        Notice::Trigger(barrier) => format!("trigger {} {:?}", barrier.checkpoint, barrier.kind),
+        Notice::Completed { checkpoint } => format!("{checkpoint} is completed"),
+        Notice::Aborted { checkpoint } => format!("{checkpoint} is aborted"),
+    }
+}

@@ -1,0 +1,205 @@
+//! Storage calls of the driver on their way: each may be done, not done, done without anybody
+//! knowing, or hang and be resolved either way later.
+
+use std::collections::VecDeque;
+
+use tidegate_coordinator::JobEvent;
+use tidegate_types::message::WriteOutcome;
+use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle};
+
+use crate::invariants::{Checked, Violation, may_delete, restorable};
+use crate::mutation::Mutation;
+use crate::outside::Outside;
+use crate::store::Target;
+use crate::trace::trace;
+
+/// A durable write that the job waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    Attempt,
+    Ids(CheckpointId),
+    Metadata(Box<CompletedCheckpoint>),
+    Pointer(CheckpointId),
+    Finished(CheckpointId),
+}
+
+/// Deletions in the order in which they must come.
+#[derive(Debug)]
+pub(crate) struct Deletion {
+    /// A checkpoint that must not have a pointer.
+    guard: Option<CheckpointId>,
+    steps: VecDeque<Target>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Op {
+    Write(Write),
+    Recover,
+    Delete(Deletion),
+}
+
+impl Deletion {
+    /// The pointer first, so that no crash leaves one that leads nowhere.
+    pub(crate) fn completed(checkpoint: &CompletedCheckpoint) -> Self {
+        let id = checkpoint.id;
+        let files = checkpoint
+            .files()
+            .map(|file| Target::File(file.name.clone()));
+        let steps = [Target::Pointer(id), Target::Metadata(id)]
+            .into_iter()
+            .chain(files);
+        Deletion {
+            guard: None,
+            steps: steps.collect(),
+        }
+    }
+
+    pub(crate) fn discarded(id: CheckpointId, files: Vec<FileHandle>, metadata: bool) -> Self {
+        let metadata = metadata.then_some(Target::Metadata(id));
+        let files = files.into_iter().map(|file| Target::File(file.name));
+        Deletion {
+            guard: Some(id),
+            steps: metadata.into_iter().chain(files).collect(),
+        }
+    }
+
+    /// Deletes one thing; false if that was the last.
+    pub(crate) fn step(&mut self, outside: &mut Outside) -> Result<bool, Violation> {
+        if self
+            .guard
+            .take()
+            .is_some_and(|id| outside.store.pointers.contains(&id))
+        {
+            return Ok(false);
+        }
+        let Some(target) = self.steps.pop_front() else {
+            return Ok(false);
+        };
+        if outside.rng.chance(outside.faults.delete) {
+            // What a pointer still leads to is left alone.
+            return Ok(!matches!(target, Target::Pointer(_)));
+        }
+        delete(&target, outside)?;
+        Ok(!self.steps.is_empty())
+    }
+}
+
+/// Deletes, and checks that nobody needed it.
+pub(crate) fn delete(target: &Target, outside: &mut Outside) -> Checked {
+    may_delete(&outside.store, target)?;
+    outside.store.delete(target);
+    restorable(&outside.store)
+}
+
+/// Makes a write come to pass.
+pub(crate) fn apply(write: &Write, outside: &mut Outside) -> Checked {
+    let store = &mut outside.store;
+    match write {
+        Write::Attempt => store.attempts_reserved += 1,
+        Write::Ids(up_to) => store.ids_reserved = store.ids_reserved.max(up_to.0),
+        Write::Metadata(checkpoint) => {
+            store
+                .metadata
+                .entry(checkpoint.id)
+                .or_insert_with(|| (**checkpoint).clone());
+        }
+        Write::Pointer(id) => {
+            store.pointers.insert(*id);
+            restorable(store)?;
+            outside
+                .invariants
+                .transactions
+                .on_pointer(&store.metadata[id]);
+        }
+        Write::Finished(id) => store.finished = Some(*id),
+    }
+    trace!(outside, "durable: {}", name(write));
+    Ok(())
+}
+
+fn name(write: &Write) -> String {
+    match write {
+        Write::Attempt => "attempt number".to_owned(),
+        Write::Ids(up_to) => format!("ids up to {up_to}"),
+        Write::Metadata(checkpoint) => format!("metadata of {}", checkpoint.id),
+        Write::Pointer(id) => format!("pointer to {id}"),
+        Write::Finished(id) => format!("finished with {id}"),
+    }
+}
+
+/// Lets a write end, in one of its ways; what may still come to pass is added to `late`.
+pub(crate) fn resolve(
+    write: Write,
+    late: &mut Vec<Write>,
+    outside: &mut Outside,
+) -> Result<JobEvent, Violation> {
+    let faults = &outside.faults;
+    let (not_done, done) = (faults.not_done, faults.unknown_done);
+    let (undone, hang) = (faults.unknown_not_done, faults.hang);
+    let rng = &mut outside.rng;
+    let cause = "injected".to_owned();
+    let early = outside.mutation == Some(Mutation::PointerReportedEarly);
+    let outcome = if rng.chance(not_done) {
+        WriteOutcome::NotDone { cause }
+    } else if rng.chance(done) {
+        apply(&write, outside)?;
+        WriteOutcome::Unknown { cause }
+    } else if rng.chance(undone) {
+        WriteOutcome::Unknown { cause }
+    } else if rng.chance(hang) {
+        late.push(write.clone());
+        WriteOutcome::Unknown { cause }
+    } else if early && matches!(write, Write::Pointer(_)) {
+        late.push(write.clone());
+        WriteOutcome::Done
+    } else {
+        apply(&write, outside)?;
+        WriteOutcome::Done
+    };
+    if outcome != WriteOutcome::Done {
+        outside.tally.failed_writes += 1;
+        trace!(outside, "{outcome:?}: {}", name(&write));
+    }
+    Ok(event(&write, told(outcome, outside), outside))
+}
+
+/// What the driver makes of an outcome.
+fn told(outcome: WriteOutcome, outside: &Outside) -> WriteOutcome {
+    match outcome {
+        WriteOutcome::Unknown { cause } if outside.has(Mutation::UnknownIsNotDone) => {
+            WriteOutcome::NotDone { cause }
+        }
+        outcome => outcome,
+    }
+}
+
+fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
+    match write {
+        Write::Attempt => {
+            let attempt = AttemptNumber(outside.store.attempts_reserved);
+            JobEvent::AttemptReserved { attempt, outcome }
+        }
+        Write::Ids(up_to) => JobEvent::IdsReserved {
+            up_to: *up_to,
+            outcome,
+        },
+        Write::Metadata(checkpoint) => JobEvent::MetadataPublished {
+            checkpoint: checkpoint.id,
+            outcome,
+        },
+        Write::Pointer(checkpoint) => JobEvent::PointerStored {
+            checkpoint: *checkpoint,
+            outcome,
+        },
+        Write::Finished(_) => JobEvent::MarkedFinished { outcome },
+    }
+}
+
+/// Reads the list of completed checkpoints.
+pub(crate) fn recover(outside: &mut Outside) -> JobEvent {
+    let completed = match outside.rng.chance(outside.faults.read) {
+        true => Err("injected".to_owned()),
+        false => outside.store.recover(),
+    };
+    JobEvent::Recovered { completed }
+}
