@@ -2,6 +2,8 @@
 //!
 //! They live in the simulated driver, subtasks and store, never in the production cores.
 
+use crate::scenario::Scenario;
+
 /// A bug of the world around the cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Mutation {
@@ -38,13 +40,16 @@ pub enum Mutation {
     /// A transaction that could not be made durable declines every further checkpoint, instead of
     /// failing the attempt, which would write it anew.
     SpoiltForEver,
+    /// A pointer whose fate was unknown may still appear after the list of completed checkpoints
+    /// has been read because of it.
+    LateAfterRead,
     /// A commit that finds its transaction published already publishes it again.
     CommitTwice,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 16] = [
+    pub const ALL: [Mutation; 17] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -60,6 +65,25 @@ impl Mutation {
         Mutation::FirstFileOnly,
         Mutation::StopWithoutJoin,
         Mutation::SpoiltForEver,
+        Mutation::LateAfterRead,
         Mutation::CommitTwice,
     ];
+
+    /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
+    pub(crate) fn provoke(self, scenario: &mut Scenario) {
+        let faults = &mut scenario.faults;
+        match self {
+            Mutation::UnknownIsNotDone => faults.hang = 0.2,
+            Mutation::LateAfterRead => {
+                (faults.hang, faults.not_done, faults.unknown_not_done) = (0.4, 0.0, 0.0);
+                (faults.subtask, faults.crash) = (0.001, 0.001);
+            }
+            Mutation::SpoiltForEver => {
+                faults.seal = 0.2;
+                scenario.settings.checkpoints.tolerable_failures = None;
+            }
+            Mutation::DropBeforePointer | Mutation::RestoreForgetsCommit => faults.crash = 0.003,
+            _ => {}
+        }
+    }
 }

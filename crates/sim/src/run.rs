@@ -69,6 +69,9 @@ impl fmt::Display for Failure {
 pub fn run(seed: u64, options: Options) -> Result<Report, Box<Failure>> {
     let mut scenario = Scenario::draw(&mut Rng::new(seed, 0));
     scenario.heal_at = options.fault_steps.unwrap_or(scenario.heal_at);
+    if let Some(mutation) = options.mutation {
+        mutation.provoke(&mut scenario);
+    }
     let mut world = World::new(Outside {
         rng: Rng::new(seed, 1),
         faults: scenario.faults.clone(),

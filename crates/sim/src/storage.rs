@@ -196,10 +196,23 @@ fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
 }
 
 /// Reads the list of completed checkpoints.
-pub(crate) fn recover(outside: &mut Outside) -> JobEvent {
+///
+/// Reading settles what is in doubt: a pointer that is not there by then never will be. Without
+/// that a job may restore checkpoint 1, write for 3 what 2 had written already, then find 2 and
+/// publish it, then find 3 and publish the same again. A store whose writes can outlive the call
+/// must repeat or fence them before it reads.
+pub(crate) fn recover(late: &mut Vec<Write>, outside: &mut Outside) -> Result<JobEvent, Violation> {
+    if !outside.has(Mutation::LateAfterRead) {
+        let is_pointer = |write: &mut Write| matches!(write, Write::Pointer(_));
+        for write in late.extract_if(.., is_pointer) {
+            if outside.rng.chance(0.5) {
+                apply(&write, outside)?;
+            }
+        }
+    }
     let completed = match outside.rng.chance(outside.faults.read) {
         true => Err("injected".to_owned()),
         false => outside.store.recover(),
     };
-    JobEvent::Recovered { completed }
+    Ok(JobEvent::Recovered { completed })
 }

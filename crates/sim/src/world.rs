@@ -444,7 +444,7 @@ fn carry_on(process: &mut Process, at: usize, outside: &mut Outside) -> Checked 
     }
     let event = match process.ops.swap_remove(at) {
         Op::Write(write) => storage::resolve(write, &mut process.late, outside)?,
-        Op::Recover => storage::recover(outside),
+        Op::Recover => storage::recover(&mut process.late, outside)?,
         Op::Delete(_) => unreachable!("handled above"),
     };
     process.feed(event, outside)
