@@ -3,13 +3,15 @@
 //! A histogram with 16 linear steps per power of two (the idea of HdrHistogram): quantiles are at
 //! most 1/16 above the true value; count, sum, minimum and maximum are exact.
 
+use std::fmt;
+
 /// How many linear steps a power of two is divided into, as a power of two.
 const STEP_BITS: u32 = 4;
 const STEPS: usize = 1 << STEP_BITS;
 const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
 
 /// Distribution of the numbers recorded so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Summary {
     count: u64,
     sum: u128,
@@ -28,6 +30,19 @@ impl Default for Summary {
             max: 0,
             buckets: Vec::new(),
         }
+    }
+}
+
+impl fmt::Debug for Summary {
+    /// Shows what it says about the numbers, not how it keeps them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Summary")
+            .field("count", &self.count)
+            .field("min", &self.min())
+            .field("p50", &self.p50())
+            .field("p99", &self.p99())
+            .field("max", &self.max())
+            .finish()
     }
 }
 

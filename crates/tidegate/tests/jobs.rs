@@ -81,7 +81,7 @@ fn a_strategy_that_gives_up_names_operator_subtask_and_cause() {
         })
         .sink("sink", Discard);
     let error = format!("{:?}", env.execute("failing").unwrap_err());
-    for part in ["failing", "fragile[0]", "number 500 is bad", "2 restarts"] {
+    for part in ["failing", "subtask 0 of operator `fragile`", "number 500 is bad", "2 restarts"] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
 }
@@ -96,7 +96,7 @@ fn without_restarts_the_first_failure_is_the_last() {
         })
         .sink("sink", Discard);
     let error = format!("{:?}", env.execute("failing").unwrap_err());
-    assert!(error.contains("fragile[") && error.contains("no more"), "{error}");
+    assert!(error.contains("of operator `fragile`") && error.contains("no more"), "{error}");
 }
 
 // RS-08-like shapes: union of streams with parallelism of their own, two branches of one stream.

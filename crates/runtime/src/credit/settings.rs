@@ -6,9 +6,10 @@ use std::time::Duration;
 /// both start from `window_initial` without a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditSettings {
-    /// Window of a channel before anything is known of its receiver, in bytes. Default 8 KiB.
-    /// Raise it to reach full speed a little sooner; the first data behind a slow receiver then
-    /// takes longer to drain.
+    /// Window of a channel before anything is known of its receiver, in bytes. Default 1:
+    /// one record at a time, doubled every few milliseconds while the receiver keeps up. Raise it
+    /// to reach full speed a little sooner; the first data behind a slow receiver then takes
+    /// longer to drain.
     pub window_initial: u32,
     /// Smallest window, in bytes; at least 1, the default, which lets one batch (of one record)
     /// through at a time. Raise it if receivers that stall now and then recover too slowly.
@@ -27,7 +28,7 @@ pub struct CreditSettings {
 impl Default for CreditSettings {
     fn default() -> Self {
         Self {
-            window_initial: 8 << 10,
+            window_initial: 1,
             window_min: 1,
             window_max: 512 << 10,
             batch_max: 64 << 10,

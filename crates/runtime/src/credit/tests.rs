@@ -14,13 +14,21 @@ fn grants(receiver: &mut ReceiveCredit) -> Vec<Grant> {
     grants
 }
 
+/// The defaults, but for a first window of some size, so that there is something to look at.
+fn started() -> CreditSettings {
+    CreditSettings {
+        window_initial: 8 << 10,
+        ..CreditSettings::default()
+    }
+}
+
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 #[test]
 fn a_sender_closes_when_it_has_overdrawn_and_opens_with_a_grant() {
-    let mut sender = SendCredit::new(&CreditSettings::default());
+    let mut sender = SendCredit::new(&started());
     assert_eq!(sender.batch_bytes(), 2048);
     sender.spend(8191);
     assert!(sender.is_open());
@@ -40,7 +48,7 @@ fn a_sender_closes_when_it_has_overdrawn_and_opens_with_a_grant() {
 
 #[test]
 fn credit_is_returned_in_quarters_of_the_window() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 2, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 2, Duration::ZERO);
     receiver.on_processed(CHANNEL, 2047);
     assert_eq!(grants(&mut receiver), []);
     receiver.on_processed(CHANNEL, 1);
@@ -55,7 +63,7 @@ fn credit_is_returned_in_quarters_of_the_window() {
 
 #[test]
 fn a_shrunk_window_withholds_what_processing_frees() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 1, Duration::ZERO);
     receiver.on_processed(CHANNEL, 200);
     receiver.adapt(millis(10), true); // 20 kB/s
     assert_eq!(receiver.window(CHANNEL), 2_000);
@@ -76,7 +84,7 @@ fn a_shrunk_window_withholds_what_processing_frees() {
 
 #[test]
 fn adapts_once_per_period() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 1, Duration::ZERO);
     receiver.on_processed(CHANNEL, 200);
     receiver.adapt(Duration::from_micros(9_999), true);
     assert_eq!(receiver.window(CHANNEL), 8192);
@@ -86,7 +94,7 @@ fn adapts_once_per_period() {
 
 #[test]
 fn a_moment_without_input_means_it_was_not_the_bottleneck() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 1, Duration::ZERO);
     receiver.on_processed(CHANNEL, 200);
     receiver.adapt(millis(5), false);
     receiver.adapt(millis(10), true);
@@ -95,7 +103,7 @@ fn a_moment_without_input_means_it_was_not_the_bottleneck() {
 
 #[test]
 fn a_stuck_receiver_keeps_its_windows_until_it_moves() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 1, Duration::ZERO);
     receiver.adapt(millis(500), true);
     assert_eq!(receiver.window(CHANNEL), 8192);
     receiver.on_processed(CHANNEL, 2_000);
@@ -122,7 +130,7 @@ fn a_tiny_window_grants_only_what_was_processed() {
 
 #[test]
 fn a_window_at_most_doubles_per_period() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 1, Duration::ZERO);
     for (period, expected) in [(1, 16 << 10), (2, 32 << 10), (3, 64 << 10)] {
         receiver.on_processed(CHANNEL, 1_000_000);
         receiver.adapt(millis(10 * period), true);
@@ -132,7 +140,7 @@ fn a_window_at_most_doubles_per_period() {
 
 #[test]
 fn capacity_is_measured_afresh_after_a_lull() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 1, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 1, Duration::ZERO);
     receiver.on_processed(CHANNEL, 200);
     receiver.adapt(millis(10), true); // 20 kB/s
     assert_eq!(receiver.window(CHANNEL), 2_000);
@@ -145,7 +153,7 @@ fn capacity_is_measured_afresh_after_a_lull() {
 #[test]
 fn a_slow_sink_soon_has_little_in_flight() {
     // 1000 records/s of 20 bytes.
-    let mut simulation = Simulation::endless(&CreditSettings::default(), 2, 20);
+    let mut simulation = Simulation::endless(&started(), 2, 20);
     simulation.run_at(20_000, millis(50));
     assert!(simulation.windows() <= 2_500, "{}", simulation.windows());
     simulation.run_at(20_000, millis(1_450));
@@ -161,7 +169,7 @@ fn a_slow_sink_soon_has_little_in_flight() {
 #[test]
 fn a_very_slow_sink_holds_about_a_record_per_channel() {
     // 2 records/s of 1 kB: the target is less than one record.
-    let mut simulation = Simulation::endless(&CreditSettings::default(), 1, 1_000);
+    let mut simulation = Simulation::endless(&started(), 1, 1_000);
     simulation.run_at(2_000, Duration::from_secs(10));
     assert!(
         simulation.in_flight() <= 2_000,
@@ -173,7 +181,7 @@ fn a_very_slow_sink_holds_about_a_record_per_channel() {
 
 #[test]
 fn a_fast_receiver_soon_has_the_largest_window() {
-    let settings = CreditSettings::default();
+    let settings = started();
     // Faster than the windows allow at first; then the receiver itself is the limit.
     for bytes_per_second in [1_000_000_000_000, 100_000_000] {
         let mut simulation = Simulation::endless(&settings, 2, 100);
@@ -185,7 +193,7 @@ fn a_fast_receiver_soon_has_the_largest_window() {
 
 #[test]
 fn windows_follow_a_receiver_whose_speed_changes() {
-    let settings = CreditSettings::default();
+    let settings = started();
     let mut simulation = Simulation::endless(&settings, 1, 100);
     simulation.run_at(50_000_000, millis(200));
     assert_eq!(simulation.windows(), u64::from(settings.window_max));
@@ -197,7 +205,7 @@ fn windows_follow_a_receiver_whose_speed_changes() {
 
 #[test]
 fn a_long_round_trip_gets_a_large_window() {
-    let mut simulation = Simulation::endless(&CreditSettings::default(), 1, 100);
+    let mut simulation = Simulation::endless(&started(), 1, 100);
     simulation.delay = millis(50);
     simulation.run_at(1_000_000_000, Duration::from_secs(3));
     assert_eq!(simulation.windows(), 512 << 10);
@@ -205,7 +213,7 @@ fn a_long_round_trip_gets_a_large_window() {
 
 #[test]
 fn a_trickle_does_not_grow_its_window() {
-    let mut receiver = ReceiveCredit::new(CreditSettings::default(), 2, Duration::ZERO);
+    let mut receiver = ReceiveCredit::new(started(), 2, Duration::ZERO);
     for step in 1..1_000 {
         receiver.on_processed(CHANNEL, 100);
         receiver.adapt(millis(10 * step), false);
@@ -216,7 +224,7 @@ fn a_trickle_does_not_grow_its_window() {
 
 #[test]
 fn grants_are_few() {
-    let mut simulation = Simulation::endless(&CreditSettings::default(), 1, 100);
+    let mut simulation = Simulation::endless(&started(), 1, 100);
     simulation.run_at(100_000_000, Duration::from_secs(1));
     let per_grant = simulation.processed() / simulation.grant_count as u64;
     assert!(per_grant >= 9_000, "{per_grant} bytes");

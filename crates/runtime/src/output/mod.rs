@@ -23,9 +23,10 @@ use tidegate_types::{CheckpointBarrier, CheckpointId};
 
 use crate::item::Payload;
 
-/// A staged run is routed when it has this many records,
+/// A staged run is routed when it has this many records, or as many bytes as the smallest batch
+/// that some receiver wants: what is staged has not yet been counted against anybody's window.
 const STAGED_RECORDS_MAX: usize = 512;
-/// or this many bytes.
+/// No staged run is larger than this, in bytes, so that it stays in the cache.
 const STAGED_BYTES_MAX: usize = 16 << 10;
 
 /// One outgoing edge of a subtask.
@@ -42,6 +43,7 @@ pub struct Collector<T> {
     edges: Vec<EdgeOutput<T>>,
     staged: Vec<T>,
     staged_bytes: usize,
+    staged_bytes_max: usize,
     full: bool,
     emitted: u64,
     /// Where records go that are only to be looked at; see [`Collector::collecting`].
@@ -50,14 +52,17 @@ pub struct Collector<T> {
 
 impl<T: Record> Collector<T> {
     pub(crate) fn new(edges: Vec<EdgeOutput<T>>) -> Self {
-        Collector {
+        let mut collector = Collector {
             edges,
             staged: Vec::with_capacity(STAGED_RECORDS_MAX),
             staged_bytes: 0,
+            staged_bytes_max: STAGED_BYTES_MAX,
             full: false,
             emitted: 0,
             kept: None,
-        }
+        };
+        collector.update_limits();
+        collector
     }
 
     /// Sends `record` downstream, on every outgoing edge.
@@ -65,7 +70,7 @@ impl<T: Record> Collector<T> {
     pub fn emit(&mut self, record: T) {
         self.staged_bytes += size_of::<T>() + record.heap_bytes();
         self.staged.push(record);
-        if self.staged.len() >= STAGED_RECORDS_MAX || self.staged_bytes >= STAGED_BYTES_MAX {
+        if self.staged.len() >= STAGED_RECORDS_MAX || self.staged_bytes >= self.staged_bytes_max {
             self.route_staged();
         }
     }
@@ -98,10 +103,10 @@ impl<T: Record> Collector<T> {
             last.route.route(&mut self.staged, &mut last.targets);
         }
         self.staged.clear();
-        self.update_full();
+        self.update_limits();
     }
 
-    fn update_full(&mut self) {
+    fn update_limits(&mut self) {
         if self.kept.is_some() {
             return;
         }
@@ -109,6 +114,9 @@ impl<T: Record> Collector<T> {
             .edges
             .iter()
             .any(|edge| edge.route.is_full(&edge.targets));
+        let smallest = self.edges.iter().map(|edge| edge.targets.smallest_batch()).min();
+        let smallest = smallest.map_or(STAGED_BYTES_MAX, |bytes| bytes as usize);
+        self.staged_bytes_max = smallest.min(STAGED_BYTES_MAX);
     }
 
     /// Sends everything that credit allows, partial batches too.
@@ -117,7 +125,7 @@ impl<T: Record> Collector<T> {
         for edge in &mut self.edges {
             edge.targets.flush();
         }
-        self.update_full();
+        self.update_limits();
     }
 
     /// Whether records wait here, for credit or to be flushed.
@@ -132,7 +140,7 @@ impl<T: Record> Collector<T> {
             received |= edge.targets.receive_credit();
         }
         if received {
-            self.update_full();
+            self.update_limits();
         }
     }
 
@@ -160,6 +168,6 @@ impl<T: Record> Collector<T> {
         for edge in &mut self.edges {
             edge.targets.send_marker(&payload);
         }
-        self.update_full();
+        self.update_limits();
     }
 }

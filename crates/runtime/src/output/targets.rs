@@ -12,6 +12,10 @@ use timely::dataflow::operators::Capability;
 use crate::credit::{CreditSettings, Grant, SendCredit};
 use crate::item::{Item, Packet, Payload};
 
+/// For a receiver that wants batches below this nothing is prepared while it has no credit: one
+/// record may be a second's work for it.
+const SMALL_BATCH_BYTES: u64 = 1 << 10;
+
 /// Credit on its way from a receiving subtask back to the sender.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct CreditMessage {
@@ -103,11 +107,19 @@ impl<T: Record> Targets<T> {
         }
     }
 
-    /// Whether this target has a full batch that waits for credit.
+    /// Whether this target has no credit, and as much waiting for it as it makes sense to prepare:
+    /// a full batch, or nothing at all if it is so slow that batches have become small.
     #[inline]
     pub fn is_full(&self, position: usize) -> bool {
         let target = &self.targets[position];
-        target.batch_bytes >= target.batch_bytes_max && !target.credit.is_open()
+        let slow = target.batch_bytes_max < SMALL_BATCH_BYTES;
+        (slow || target.batch_bytes >= target.batch_bytes_max) && !target.credit.is_open()
+    }
+
+    /// Size of the smallest batch that any target wants now, in the unit of its window.
+    pub(super) fn smallest_batch(&self) -> u64 {
+        let wanted = self.targets.iter().map(|target| target.batch_bytes_max);
+        wanted.min().unwrap_or(u64::MAX)
     }
 
     /// Whether nothing waits for this target.

@@ -81,6 +81,9 @@ pub(crate) struct Subtask<In, Out, L> {
     phase: Phase<L>,
     inputs: Inputs<In>,
     current: Option<Current<In>>,
+    /// Credit that goes back once the output has room: what was made of an item counts as in
+    /// flight here until then, or an operator that makes much of little would run far ahead.
+    owed: Vec<(ChannelIndex, u64)>,
     out: Collector<Out>,
     alignment: Alignment,
     alignment_actions: Vec<AlignmentAction>,
@@ -143,6 +146,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             phase: Phase::Created(make),
             inputs,
             current: None,
+            owed: Vec::new(),
             out,
             alignment,
             alignment_actions: Vec::new(),
@@ -313,7 +317,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             let (channel, bytes) = (current.channel, current.bytes);
             self.current = None;
             let worked_off = self.logic().take_worked_off().unwrap_or(bytes);
-            self.inputs.processed(channel, worked_off);
+            self.owed.push((channel, worked_off));
         }
         Ok(())
     }
@@ -330,7 +334,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         if let Some(bytes) = logic.take_worked_off()
             && bytes > 0
         {
-            self.inputs.processed(ChannelIndex(0), bytes);
+            self.owed.push((ChannelIndex(0), bytes));
         }
         Ok(match activity {
             Activity::Busy => Rest::Work,
@@ -370,7 +374,14 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             self.out.flush();
             self.last_flush = now;
         }
-        let backlogged = self.current.is_some() || self.inputs.has_ready(&self.alignment);
+        if !self.out.is_full() {
+            for (channel, bytes) in self.owed.drain(..) {
+                self.inputs.processed(channel, bytes);
+            }
+        }
+        let backlogged = self.current.is_some()
+            || self.out.is_full()
+            || self.inputs.has_ready(&self.alignment);
         self.inputs.return_credit(now, backlogged);
         self.metrics.update(self.records_in, self.out.emitted());
         match rest {

@@ -327,7 +327,6 @@ impl Driven {
         let driven = Driven {
             attempt,
             reports,
-            metrics,
             files,
             plan,
         };
