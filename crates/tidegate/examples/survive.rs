@@ -19,10 +19,6 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use tidegate::prelude::*;
 
-/// How often the input is read; enough that the job isn't done before the last kill.
-const REPEAT: u64 = 40;
-/// Lines a second while it is being killed.
-const RATE: f64 = 60_000.0;
 /// A child that doesn't come to its crash point within this time is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Parallelism from restart to restart.
@@ -43,13 +39,21 @@ struct SurviveArgs {
     #[arg(long)]
     dir: Option<PathBuf>,
 
+    /// How often the texts are read: often enough that the job isn't done before the last kill.
+    #[arg(long, default_value_t = 40)]
+    repeat: u64,
+
+    /// Lines a second while it is being killed.
+    #[arg(long, default_value_t = 60_000.0)]
+    rate: f64,
+
     /// Run as the job that is killed.
     #[arg(long, hide = true)]
     child: bool,
 
-    /// Lines a second, for the child.
+    /// Run as the job without a limit of the rate.
     #[arg(long, hide = true)]
-    rate: Option<f64>,
+    unlimited: bool,
 
     #[command(flatten)]
     tidegate: tidegate::Args,
@@ -96,14 +100,15 @@ fn text_folder() -> PathBuf {
 /// The job, as in `wordcount.rs`.
 fn count_words(args: SurviveArgs) -> tidegate::Result<()> {
     let output = args.dir.expect("the parent passes it").join("output");
-    let mut lines = FileSource::lines([text_folder()]).repeat(REPEAT);
-    if let Some(rate) = args.rate {
-        lines = lines.rate(rate);
+    let mut lines = FileSource::lines([text_folder()]).repeat(args.repeat);
+    if !args.unlimited {
+        lines = lines.rate(args.rate);
     }
     let env = Environment::new(args.tidegate)?;
     env.source("lines", lines)
         .flat_map("words", |line: String, out: &mut Collector<String>| {
-            line.split_whitespace().for_each(|word| out.emit(word.to_owned()));
+            line.split_whitespace()
+                .for_each(|word| out.emit(word.to_owned()));
         })
         .key_by(|word| word)
         .count("count")
@@ -121,19 +126,30 @@ fn fresh_seed() -> u64 {
 fn survive(args: &SurviveArgs) -> Result<(), String> {
     let seed = args.seed.unwrap_or_else(|| fresh_seed());
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let dir = args.dir.clone().unwrap_or_else(|| temporary.path().to_owned());
-    println!("seed {seed}, {} kills, working in {}", args.kills, dir.display());
+    let dir = args
+        .dir
+        .clone()
+        .unwrap_or_else(|| temporary.path().to_owned());
+    println!(
+        "seed {seed}, {} kills, working in {}",
+        args.kills,
+        dir.display()
+    );
 
     let began = Instant::now();
     let mut killed: BTreeMap<String, u32> = BTreeMap::new();
     for (round, kill) in plan_kills(args.kills, seed).into_iter().enumerate() {
         let parallelism = PARALLELISM[round % PARALLELISM.len()];
-        run_and_kill(&dir, &kill, parallelism)?;
+        run_and_kill(child(args, &dir, parallelism)?, &kill)?;
         *killed.entry(kill.phase().to_owned()).or_default() += 1;
     }
-    println!("killed {} times in {:.1?}; now to the end", args.kills, began.elapsed());
-    run_to_the_end(&dir)?;
-    check(&dir, args.kills, &killed)
+    println!(
+        "killed {} times in {:.1?}; now to the end",
+        args.kills,
+        began.elapsed()
+    );
+    run_to_the_end(child(args, &dir, 2)?)?;
+    check(args, &dir, &killed)
 }
 
 /// One crash point of every phase, then the other of each, then points and random moments in turn.
@@ -159,7 +175,7 @@ fn plan_kills(count: u32, seed: u64) -> Vec<Kill> {
         .collect()
 }
 
-fn child(dir: &Path, parallelism: u32) -> Result<Command, String> {
+fn child(args: &SurviveArgs, dir: &Path, parallelism: u32) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command
@@ -169,20 +185,28 @@ fn child(dir: &Path, parallelism: u32) -> Result<Command, String> {
         .arg("--checkpoint-dir")
         .arg(dir.join("checkpoints"))
         .args(["--checkpoint-interval", "40ms", "--quiet", "--parallelism"])
-        .arg(parallelism.to_string());
+        .arg(parallelism.to_string())
+        .args([
+            "--repeat",
+            &args.repeat.to_string(),
+            "--rate",
+            &args.rate.to_string(),
+        ]);
     Ok(command)
 }
 
-fn run_and_kill(dir: &Path, kill: &Kill, parallelism: u32) -> Result<(), String> {
-    let mut command = child(dir, parallelism)?;
-    command.args(["--rate", &RATE.to_string()]);
+fn run_and_kill(mut command: Command, kill: &Kill) -> Result<(), String> {
     // The child announces the crash points it passes on a pipe that it has as standard input.
     let (reader, writer) = std::io::pipe().map_err(|error| error.to_string())?;
-    command.stdin(Stdio::from(writer)).env(tidegate_fault::ANNOUNCE_VARIABLE, "/dev/fd/0");
+    command
+        .stdin(Stdio::from(writer))
+        .env(tidegate_fault::ANNOUNCE_VARIABLE, "/dev/fd/0");
     if let Kill::At(point, hit) = kill {
         command.env(tidegate_fault::ARM_VARIABLE, format!("{point}#{hit}"));
     }
-    let mut child = command.spawn().map_err(|error| format!("start the job: {error}"))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("start the job: {error}"))?;
     // The parent's end of the pipe must go, or the reader would never see the child's death.
     drop(command);
     let announced = listen(reader);
@@ -192,12 +216,12 @@ fn run_and_kill(dir: &Path, kill: &Kill, parallelism: u32) -> Result<(), String>
     };
     kill_9(&mut child)?;
     match (kill, reached) {
-        (Kill::At(point, hit), Reached::Nothing) => {
-            Err(format!("the job did not come to `{point}#{hit}` within {PATIENCE:?}"))
-        }
-        (Kill::At(point, hit), Reached::Died) => {
-            Err(format!("the job ended by itself before it came to `{point}#{hit}`"))
-        }
+        (Kill::At(point, hit), Reached::Nothing) => Err(format!(
+            "the job did not come to `{point}#{hit}` within {PATIENCE:?}"
+        )),
+        (Kill::At(point, hit), Reached::Died) => Err(format!(
+            "the job ended by itself before it came to `{point}#{hit}`"
+        )),
         (Kill::After(_), Reached::Died) => Err("the job ended before it was killed".to_owned()),
         (_, Reached::Line | Reached::Nothing) => Ok(()),
     }
@@ -205,8 +229,12 @@ fn run_and_kill(dir: &Path, kill: &Kill, parallelism: u32) -> Result<(), String>
 
 fn kill_9(child: &mut Child) -> Result<(), String> {
     // On Unix this is SIGKILL: nothing in the child runs any more.
-    child.kill().map_err(|error| format!("kill the job: {error}"))?;
-    child.wait().map_err(|error| format!("wait for the job: {error}"))?;
+    child
+        .kill()
+        .map_err(|error| format!("kill the job: {error}"))?;
+    child
+        .wait()
+        .map_err(|error| format!("wait for the job: {error}"))?;
     Ok(())
 }
 
@@ -244,18 +272,22 @@ fn wait_for(
     }
 }
 
-fn run_to_the_end(dir: &Path) -> Result<(), String> {
-    let status = child(dir, 2)?.status().map_err(|error| format!("start the job: {error}"))?;
+fn run_to_the_end(mut command: Command) -> Result<(), String> {
+    let status = command
+        .arg("--unlimited")
+        .status()
+        .map_err(|error| format!("start the job: {error}"))?;
     if !status.success() {
         return Err(format!("the last run ended with {status}"));
     }
     Ok(())
 }
 
-fn check(dir: &Path, kills: u32, killed: &BTreeMap<String, u32>) -> Result<(), String> {
+fn check(args: &SurviveArgs, dir: &Path, killed: &BTreeMap<String, u32>) -> Result<(), String> {
+    let kills = args.kills;
     let mut texts = oracle::visible_files(&text_folder())?;
     texts.retain(|file| file.is_file());
-    let expected = oracle::plain_count(&texts, REPEAT);
+    let expected = oracle::plain_count(&texts, args.repeat);
     let lines = oracle::verify(&dir.join("output"), &expected)?;
     println!("kills per phase:");
     for (phase, count) in killed {
