@@ -43,13 +43,21 @@ pub enum Mutation {
     /// A pointer whose fate was unknown may still appear after the list of completed checkpoints
     /// has been read because of it.
     LateAfterRead,
+    /// A channel sometimes delivers an item before the one ahead of it.
+    OvertakingItems,
+    /// A dropped checkpoint loses its files before its pointer.
+    FilesBeforePointer,
+    /// The sweep at the end overlooks metadata.
+    SweepOverlooksMetadata,
+    /// Files of checkpoints that didn't complete are left to the sweep.
+    DiscardIgnored,
     /// A commit that finds its transaction published already publishes it again.
     CommitTwice,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 17] = [
+    pub const ALL: [Mutation; 21] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -66,6 +74,10 @@ impl Mutation {
         Mutation::StopWithoutJoin,
         Mutation::SpoiltForEver,
         Mutation::LateAfterRead,
+        Mutation::OvertakingItems,
+        Mutation::FilesBeforePointer,
+        Mutation::SweepOverlooksMetadata,
+        Mutation::DiscardIgnored,
         Mutation::CommitTwice,
     ];
 
@@ -82,6 +94,7 @@ impl Mutation {
                 faults.seal = 0.2;
                 scenario.settings.checkpoints.tolerable_failures = None;
             }
+            Mutation::SweepOverlooksMetadata => faults.hang = 0.2,
             Mutation::DropBeforePointer | Mutation::RestoreForgetsCommit => faults.crash = 0.003,
             _ => {}
         }

@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tidegate_coordinator::{Job, JobAction, JobEnd, JobEvent, JobNote};
+use tidegate_coordinator::{AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Notice, Report};
 use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, SnapshotKind};
 
 use crate::attempt::{Attempt, Lane, Stopping};
-use crate::invariants::{Checked, ensure, nothing_after_the_end};
+use crate::invariants::{Checked, Ownership, ensure, nothing_after_the_end};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::storage::{Deletion, Op, Write};
@@ -36,6 +36,7 @@ pub(crate) struct Process {
     /// Steps for which the driver stands still.
     pub(crate) asleep: u64,
     pub(crate) end: Option<JobEnd>,
+    pub(crate) ownership: Ownership,
     /// Notices of a former attempt that would be lost with it.
     stale: Vec<Notice>,
 }
@@ -54,6 +55,7 @@ impl Process {
             late: Vec::new(),
             asleep: 0,
             end: None,
+            ownership: Ownership::default(),
             stale: Vec::new(),
         }
     }
@@ -62,6 +64,13 @@ impl Process {
     pub(crate) fn feed(&mut self, event: JobEvent, outside: &mut Outside) -> Checked {
         if self.end.is_some() {
             return Ok(());
+        }
+        match &event {
+            JobEvent::Report(report) => self.ownership.on_report(&report.report),
+            JobEvent::Recovered {
+                completed: Ok(found),
+            } => self.ownership.on_recovered(found),
+            _ => {}
         }
         let now = outside.clocks();
         let mut actions = Vec::new();
@@ -99,19 +108,29 @@ impl Process {
             JobAction::MarkFinished { checkpoint } => {
                 self.ops.push(Op::Write(Write::Finished(checkpoint)));
             }
-            JobAction::RecoverCompleted => self.ops.push(Op::Recover),
+            JobAction::RecoverCompleted => self.ops.push(Op::Recover(None)),
             JobAction::DropCompleted(checkpoint) => {
                 trace!(outside, "drop {}", checkpoint.id);
-                self.ops.push(Op::Delete(Deletion::completed(&checkpoint)));
+                self.ownership.on_discard(checkpoint.files())?;
+                let deletion = Deletion::completed(&checkpoint);
+                self.ops.push(Op::Delete(
+                    match outside.has(Mutation::FilesBeforePointer) {
+                        true => deletion.reversed(),
+                        false => deletion,
+                    },
+                ));
             }
             JobAction::DiscardFiles {
                 checkpoint,
                 files,
                 metadata,
             } => {
+                self.ownership.on_discard(files.iter())?;
                 trace!(outside, "discard {} files of {checkpoint}", files.len());
-                self.ops
-                    .push(Op::Delete(Deletion::discarded(checkpoint, files, metadata)));
+                if !outside.has(Mutation::DiscardIgnored) {
+                    let deletion = Deletion::discarded(checkpoint, files, metadata);
+                    self.ops.push(Op::Delete(deletion));
+                }
             }
             JobAction::Notify {
                 attempt, notice, ..
@@ -125,7 +144,7 @@ impl Process {
             }
             JobAction::StopAttempt { attempt } => self.stop(attempt, outside),
             JobAction::RefuseTrigger { .. } => {}
-            JobAction::Note(note) => on_note(&note, outside),
+            JobAction::Note(note) => on_note(&note, &mut self.ownership, outside),
             JobAction::End(end) => {
                 trace!(outside, "the job ends: {end:?}");
                 let newest = AttemptNumber(outside.store.attempts_reserved);
@@ -294,11 +313,14 @@ fn check_burst(actions: &[JobAction]) -> Checked {
     })
 }
 
-fn on_note(note: &JobNote, outside: &mut Outside) {
+fn on_note(note: &JobNote, ownership: &mut Ownership, outside: &mut Outside) {
     match note {
         JobNote::CheckpointAborted {
             checkpoint, reason, ..
         } => {
+            if matches!(reason, AbortReason::OutcomeUnknown { .. }) {
+                ownership.on_doubt(*checkpoint);
+            }
             outside.tally.aborted += 1;
             trace!(outside, "{checkpoint} is aborted: {reason}");
         }

@@ -136,6 +136,13 @@ impl Channel {
         Some((in_order, payload))
     }
 
+    /// Lets the second item overtake the first.
+    pub(crate) fn overtake(&mut self) {
+        if self.queue.len() > 1 {
+            self.queue.swap(0, 1);
+        }
+    }
+
     /// How much the sender had sent before its barrier of `checkpoint`.
     pub(crate) fn sent_before(&self, checkpoint: CheckpointId) -> Option<u64> {
         self.before.get(&checkpoint).copied()

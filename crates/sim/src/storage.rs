@@ -34,7 +34,8 @@ pub(crate) struct Deletion {
 #[derive(Debug)]
 pub(crate) enum Op {
     Write(Write),
-    Recover,
+    /// Reading the list of completed checkpoints, and then what it leads to.
+    Recover(Option<Vec<CheckpointId>>),
     Delete(Deletion),
 }
 
@@ -61,6 +62,12 @@ impl Deletion {
             guard: Some(id),
             steps: metadata.into_iter().chain(files).collect(),
         }
+    }
+
+    /// In the wrong order.
+    pub(crate) fn reversed(mut self) -> Self {
+        self.steps.make_contiguous().reverse();
+        self
     }
 
     /// Deletes one thing; false if that was the last.
@@ -201,7 +208,10 @@ fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
 /// that a job may restore checkpoint 1, write for 3 what 2 had written already, then find 2 and
 /// publish it, then find 3 and publish the same again. A store whose writes can outlive the call
 /// must repeat or fence them before it reads.
-pub(crate) fn recover(late: &mut Vec<Write>, outside: &mut Outside) -> Result<JobEvent, Violation> {
+pub(crate) fn list_completed(
+    late: &mut Vec<Write>,
+    outside: &mut Outside,
+) -> Result<Vec<CheckpointId>, Violation> {
     if !outside.has(Mutation::LateAfterRead) {
         let is_pointer = |write: &mut Write| matches!(write, Write::Pointer(_));
         for write in late.extract_if(.., is_pointer) {
@@ -210,9 +220,23 @@ pub(crate) fn recover(late: &mut Vec<Write>, outside: &mut Outside) -> Result<Jo
             }
         }
     }
+    Ok(outside.store.pointers.iter().copied().collect())
+}
+
+/// Reads what the list has led to. A checkpoint that was being dropped may be gone meanwhile.
+pub(crate) fn read_completed(ids: &[CheckpointId], outside: &mut Outside) -> JobEvent {
+    let read = |id| {
+        let found = outside.store.metadata.get(id).cloned();
+        found.ok_or_else(|| format!("`{id}` has no metadata"))
+    };
     let completed = match outside.rng.chance(outside.faults.read) {
         true => Err("injected".to_owned()),
-        false => outside.store.recover(),
+        false => ids.iter().map(read).collect(),
     };
-    Ok(JobEvent::Recovered { completed })
+    trace!(
+        outside,
+        "recovered: {:?}",
+        completed.as_ref().map(|_: &Vec<_>| ids)
+    );
+    JobEvent::Recovered { completed }
 }

@@ -17,6 +17,7 @@ use crate::outside::Outside;
 use crate::process::Process;
 use crate::scenario::Faults;
 use crate::storage::{self, Op};
+use crate::store::Target;
 use crate::trace::trace;
 
 /// One thing that can happen.
@@ -220,7 +221,7 @@ impl World {
         for op in process.ops {
             match op {
                 Op::Write(write) => process.late.push(write),
-                Op::Recover => {}
+                Op::Recover(_) => {}
                 Op::Delete(mut deletion) => {
                     while outside.rng.chance(0.7) && deletion.step(outside)? {}
                 }
@@ -239,15 +240,21 @@ impl World {
         };
         let outside = &mut self.outside;
         resolve_late(process.late, outside)?;
+        if outside.scenario.faults.delete == 0.0 {
+            process.ownership.on_leave(&outside.store)?;
+        }
         if process.end != Some(JobEnd::Finished) {
             trace!(outside, "the process leaves, to be started again");
             return Ok(());
         }
         let mut swept = true;
         for orphan in outside.store.orphans() {
-            match outside.rng.chance(outside.faults.delete) {
-                true => swept = false,
-                false => storage::delete(&orphan, outside)?,
+            let overlooked = outside.has(Mutation::SweepOverlooksMetadata)
+                && matches!(orphan, Target::Metadata(_));
+            if outside.rng.chance(outside.faults.delete) {
+                swept = false;
+            } else if !overlooked {
+                storage::delete(&orphan, outside)?;
             }
         }
         if swept {
@@ -444,7 +451,12 @@ fn carry_on(process: &mut Process, at: usize, outside: &mut Outside) -> Checked 
     }
     let event = match process.ops.swap_remove(at) {
         Op::Write(write) => storage::resolve(write, &mut process.late, outside)?,
-        Op::Recover => storage::recover(&mut process.late, outside)?,
+        Op::Recover(Some(ids)) => storage::read_completed(&ids, outside),
+        Op::Recover(None) => {
+            let ids = storage::list_completed(&mut process.late, outside)?;
+            process.ops.push(Op::Recover(Some(ids)));
+            return Ok(());
+        }
         Op::Delete(_) => unreachable!("handled above"),
     };
     process.feed(event, outside)

@@ -45,7 +45,8 @@ found! {
     commit_on_ack: CommitOnAck within 200 by "transactions";
     // TP: a snapshot lists all uncommitted transactions.
     forget_earlier_transactions: ForgetEarlierTransactions within 300 by "transactions" | "output";
-    drop_before_pointer: DropBeforePointer within 500 by "announced" | "restorable";
+    // A job that knows what it has lost refuses to go on, for ever.
+    drop_before_pointer: DropBeforePointer within 500 by "announced" | "restorable" | "liveness";
     // BC-02
     unknown_is_not_done: UnknownIsNotDone within 500 by "restorable" | "reachable" | "announced";
     no_blocking: NoBlocking within 200 by "alignment";
@@ -65,6 +66,12 @@ found! {
     stop_without_join: StopWithoutJoin within 500 by "attempts";
     spoilt_for_ever: SpoiltForEver within 500 by "liveness";
     late_after_read: LateAfterRead within 2000 by "output" | "transactions";
+    overtaking_items: OvertakingItems within 200 by "alignment";
+    files_before_pointer: FilesBeforePointer within 200 by "reachable";
+    // BC-06, BC-55
+    sweep_overlooks_metadata: SweepOverlooksMetadata within 500 by "leaks";
+    // BC-01
+    discard_ignored: DiscardIgnored within 300 by "ownership";
     // BC-15
     commit_twice: CommitTwice within 200 by "transactions";
 }

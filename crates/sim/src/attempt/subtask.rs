@@ -144,7 +144,8 @@ impl Subtask {
             .is_some_and(|(current, _)| *current == input);
         let is_blocked = self.alignment.is_blocked(ChannelIndex(input as u32));
         let blocked = is_blocked && !(head.is_data() && outside.has(Mutation::NoBlocking));
-        !busy && !blocked && !(markers_only && head.is_data())
+        let held_back = markers_only && head.is_data();
+        !busy && !blocked && !held_back
     }
 
     /// Whether an activation would achieve anything.
@@ -227,6 +228,9 @@ impl Subtask {
     }
 
     fn take(&mut self, input: usize, hands: &mut Hands<'_>) -> Result<(), Stop> {
+        if hands.outside.has(Mutation::OvertakingItems) && hands.outside.rng.chance(0.01) {
+            hands.channels[self.inputs[input]].overtake();
+        }
         let taken = hands.channels[self.inputs[input]].take();
         let (in_order, payload) = taken.expect("only channels with a head are chosen");
         hands

@@ -55,3 +55,29 @@ pub(crate) fn nothing_after_the_end(job: &mut Job, now: Now, attempt: AttemptNum
         format!("an ended job still acts: {actions:?}")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_coordinator::{DurableFacts, JobSettings};
+    use tidegate_types::JobId;
+
+    use super::*;
+    use crate::rng::Rng;
+    use crate::topology::Topology;
+
+    fn job() -> Job {
+        let mut rng = Rng::new(0, 0);
+        let graph = Topology::draw(&mut rng, 1).graph(&mut rng);
+        let (settings, facts) = (JobSettings::default(), DurableFacts::default());
+        Job::new(JobId(1), graph, settings, vec![], facts).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_has_not_ended_is_told_from_one_that_has() {
+        let (now, attempt) = (Now::default(), AttemptNumber(1));
+        assert!(nothing_after_the_end(&mut job(), now, attempt).is_err());
+        let mut ended = job();
+        ended.step(now, JobEvent::CancelRequested, &mut Vec::new());
+        assert_eq!(nothing_after_the_end(&mut ended, now, attempt), Ok(()));
+    }
+}

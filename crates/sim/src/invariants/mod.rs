@@ -9,6 +9,7 @@ mod ids;
 mod leaks;
 mod liveness;
 mod output;
+mod ownership;
 mod reachable;
 mod restorable;
 mod transactions;
@@ -18,6 +19,7 @@ pub(crate) use announced::Announced;
 pub(crate) use attempts::Attempts;
 pub(crate) use ids::Ids;
 pub(crate) use output::Output;
+pub(crate) use ownership::Ownership;
 pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
 pub(crate) use ends::nothing_after_the_end;

@@ -1,0 +1,72 @@
+//! The coordinator owns the files in the acknowledgements it has taken: it discards each at most
+//! once, and by the time it leaves, none is left that no retained checkpoint refers to.
+//!
+//! Source: BC-01 (late or declined acknowledgements leak files), BC-06; CC-16, CC-20, CC-23. A
+//! checkpoint in doubt is exempt: its files are left for the sweep, rather a leak than a loss.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_types::message::Report;
+use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, SubtaskState};
+
+use super::{Checked, ensure};
+use crate::store::{Store, Target};
+
+const NAME: &str = "ownership";
+
+/// The files that one process' coordinator has been handed.
+#[derive(Debug, Default)]
+pub(crate) struct Ownership {
+    taken: BTreeMap<String, CheckpointId>,
+    discarded: BTreeSet<String>,
+    in_doubt: BTreeSet<CheckpointId>,
+}
+
+impl Ownership {
+    pub(crate) fn on_report(&mut self, report: &Report) {
+        if let Report::Acknowledged {
+            checkpoint, state, ..
+        } = report
+        {
+            let files = SubtaskState::files(state);
+            self.taken
+                .extend(files.map(|file| (file.name.clone(), *checkpoint)));
+        }
+    }
+
+    /// The store lists these, so the coordinator has them again, even those it has dropped: their
+    /// deletion may have failed.
+    pub(crate) fn on_recovered(&mut self, completed: &[CompletedCheckpoint]) {
+        for file in completed.iter().flat_map(CompletedCheckpoint::files) {
+            self.discarded.remove(&file.name);
+        }
+    }
+
+    pub(crate) fn on_doubt(&mut self, checkpoint: CheckpointId) {
+        self.in_doubt.insert(checkpoint);
+    }
+
+    pub(crate) fn on_discard<'a>(
+        &mut self,
+        mut files: impl Iterator<Item = &'a FileHandle>,
+    ) -> Checked {
+        let again = files.find(|file| !self.discarded.insert(file.name.clone()));
+        ensure(again.is_none(), NAME, || {
+            format!("{again:?} is discarded a second time")
+        })
+    }
+
+    /// The coordinator leaves, and everything it has issued is done. Nothing failed to be deleted.
+    pub(crate) fn on_leave(&self, store: &Store) -> Checked {
+        let forgotten = store.orphans().into_iter().find(|orphan| match orphan {
+            Target::File(name) => {
+                let checkpoint = self.taken.get(name);
+                checkpoint.is_some_and(|id| !self.in_doubt.contains(id))
+            }
+            _ => false,
+        });
+        ensure(forgotten.is_none(), NAME, || {
+            format!("{forgotten:?} was handed over and forgotten")
+        })
+    }
+}
