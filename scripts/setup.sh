@@ -8,7 +8,8 @@ rust_min="1.95"
 
 # One line each: the command that shows it is there, and the Debian package that brings it.
 needed=(
-    "cc gcc" # rustc links with it
+    "cc gcc"        # rustc links with it
+    "strace strace" # tests count syncs with it
 )
 
 fail() {

@@ -32,7 +32,7 @@ pub mod source;
 
 pub use attempt::{Attempt, AttemptContext, StartError};
 pub use clock::{Ticks, wall_clock};
-pub use error::{BoxError, ErrorChain};
+pub use error::BoxError;
 pub use keyed::{Count, KeyedMap};
 pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext};
 pub use metrics::AttemptMetrics;

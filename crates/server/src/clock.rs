@@ -14,11 +14,16 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        Clock { origin: Instant::now() }
+        Clock {
+            origin: Instant::now(),
+        }
     }
 
     pub(crate) fn now(&self) -> Now {
-        Now { monotonic: Millis(self.elapsed().as_millis() as u64), wall: wall_clock() }
+        Now {
+            monotonic: Millis(self.elapsed().as_millis() as u64),
+            wall: wall_clock(),
+        }
     }
 
     pub(crate) fn elapsed(&self) -> Duration {

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use tidegate_coordinator::{Job, JobAction, JobEnd, JobEvent, JobNote};
-use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, ErrorChain, JobPlan};
+use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, JobPlan};
 use tidegate_types::graph::OperatorRole;
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, RestorePlan};
+use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -104,7 +104,10 @@ impl<'a> Driver<'a> {
     }
 
     fn wait(&self, progress_due: Duration) -> JobEvent {
-        let deadline = self.job.next_deadline().map(|deadline| self.clock.until(deadline));
+        let deadline = self
+            .job
+            .next_deadline()
+            .map(|deadline| self.clock.until(deadline));
         let progress = progress_due.saturating_sub(self.clock.elapsed());
         let timeout = deadline.map_or(progress, |deadline| deadline.min(progress));
         match self.events.recv_timeout(timeout) {
@@ -116,11 +119,19 @@ impl<'a> Driver<'a> {
     fn perform(&mut self, action: JobAction) -> Option<JobEnd> {
         match action {
             JobAction::End(end) => return Some(end),
-            JobAction::StartAttempt { attempt, restore, plan } => {
+            JobAction::StartAttempt {
+                attempt,
+                restore,
+                plan,
+            } => {
                 self.start(attempt, restore, *plan);
             }
             JobAction::StopAttempt { attempt } => self.stop(attempt),
-            JobAction::Notify { attempt, notice, to: _ } => {
+            JobAction::Notify {
+                attempt,
+                notice,
+                to: _,
+            } => {
                 // Which subtasks a notice concerns follows from the notice itself.
                 if let Some(running) = self.running.as_ref().filter(|r| r.number == attempt) {
                     running.attempt.notify(notice);
@@ -175,10 +186,19 @@ impl<'a> Driver<'a> {
             serialize: self.options.serialize,
         };
         match Attempt::start(Arc::clone(&self.plan), context) {
-            Ok(attempt) => self.running = Some(Running { number, attempt, metrics }),
+            Ok(attempt) => {
+                self.running = Some(Running {
+                    number,
+                    attempt,
+                    metrics,
+                })
+            }
             Err(error) => {
                 let cause = ErrorChain(&error).to_string();
-                let _ = self.sender.send(JobEvent::AttemptLaunchFailed { attempt: number, cause });
+                let _ = self.sender.send(JobEvent::AttemptLaunchFailed {
+                    attempt: number,
+                    cause,
+                });
             }
         }
     }
@@ -205,8 +225,10 @@ impl<'a> Driver<'a> {
     }
 
     fn show_progress(&mut self) {
-        let progress =
-            Progress { records: self.records(), statistics: self.job.statistics() };
+        let progress = Progress {
+            records: self.records(),
+            statistics: self.job.statistics(),
+        };
         self.observer.on_progress(progress);
     }
 
@@ -224,38 +246,54 @@ impl<'a> Driver<'a> {
 
 /// Records emitted by the job's sources in one attempt.
 fn emitted(plan: &JobPlan, metrics: &AttemptMetrics) -> u64 {
-    let readers = plan.graph().subtasks_where(|op| op.role == OperatorRole::Reader);
-    readers.into_iter().map(|subtask| metrics.records_out(subtask)).sum()
+    let readers = plan
+        .graph()
+        .subtasks_where(|op| op.role == OperatorRole::Reader);
+    readers
+        .into_iter()
+        .map(|subtask| metrics.records_out(subtask))
+        .sum()
 }
 
 async fn perform_storage(store: &Store, action: JobAction) -> Option<JobEvent> {
     Some(match action {
         JobAction::ReserveAttempt => match store.reserve_attempt().await {
-            Ok(attempt) => JobEvent::AttemptReserved { attempt, outcome: WriteOutcome::Done },
+            Ok(attempt) => JobEvent::AttemptReserved {
+                attempt,
+                outcome: WriteOutcome::Done,
+            },
             Err(cause) => JobEvent::AttemptReserved {
                 attempt: AttemptNumber(0),
                 outcome: WriteOutcome::NotDone { cause },
             },
         },
-        JobAction::ReserveIds { up_to } => {
-            JobEvent::IdsReserved { up_to, outcome: store.reserve_ids(up_to).await }
-        }
+        JobAction::ReserveIds { up_to } => JobEvent::IdsReserved {
+            up_to,
+            outcome: store.reserve_ids(up_to).await,
+        },
         JobAction::PublishMetadata(checkpoint) => JobEvent::MetadataPublished {
             checkpoint: checkpoint.id,
             outcome: store.publish_metadata(*checkpoint).await,
         },
-        JobAction::StorePointer { checkpoint } => {
-            JobEvent::PointerStored { checkpoint, outcome: store.store_pointer(checkpoint).await }
-        }
-        JobAction::RecoverCompleted => JobEvent::Recovered { completed: store.recover().await },
-        JobAction::MarkFinished { checkpoint } => {
-            JobEvent::MarkedFinished { outcome: store.mark_finished(checkpoint).await }
-        }
+        JobAction::StorePointer { checkpoint } => JobEvent::PointerStored {
+            checkpoint,
+            outcome: store.store_pointer(checkpoint).await,
+        },
+        JobAction::RecoverCompleted => JobEvent::Recovered {
+            completed: store.recover().await,
+        },
+        JobAction::MarkFinished { checkpoint } => JobEvent::MarkedFinished {
+            outcome: store.mark_finished(checkpoint).await,
+        },
         JobAction::DropCompleted(checkpoint) => {
             store.drop_completed(&checkpoint).await;
             return None;
         }
-        JobAction::DiscardFiles { checkpoint, files, metadata } => {
+        JobAction::DiscardFiles {
+            checkpoint,
+            files,
+            metadata,
+        } => {
             store.discard(checkpoint, &files, metadata).await;
             return None;
         }
@@ -270,16 +308,27 @@ async fn perform_storage(store: &Store, action: JobAction) -> Option<JobEvent> {
 
 fn log(note: &JobNote) {
     match note {
-        JobNote::CheckpointCompleted { checkpoint, bytes, duration, .. } => {
+        JobNote::CheckpointCompleted {
+            checkpoint,
+            bytes,
+            duration,
+            ..
+        } => {
             tracing::debug!(%checkpoint, bytes, ?duration, "checkpoint completed");
         }
-        JobNote::CheckpointAborted { checkpoint, reason, .. } => {
+        JobNote::CheckpointAborted {
+            checkpoint, reason, ..
+        } => {
             tracing::warn!(%checkpoint, %reason, "checkpoint aborted");
         }
         JobNote::TriggerFailed { cause } => {
             tracing::warn!(cause, "no checkpoint could be triggered");
         }
-        JobNote::AttemptFailed { attempt, reason, decision } => {
+        JobNote::AttemptFailed {
+            attempt,
+            reason,
+            decision,
+        } => {
             let attempt = attempt.map(|attempt| attempt.to_string());
             tracing::warn!(attempt, %reason, ?decision, "attempt failed");
         }

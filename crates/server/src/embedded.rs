@@ -158,7 +158,10 @@ pub fn run(
         namespace.completed,
         namespace.facts,
     )
-    .map_err(|cause| RunError::Restore { job: options.name.clone(), cause })?;
+    .map_err(|cause| RunError::Restore {
+        job: options.name.clone(),
+        cause,
+    })?;
     let attempts = AttemptOptions {
         mode: options.mode,
         buffer_timeout: options.buffer_timeout,
@@ -166,8 +169,14 @@ pub fn run(
     };
     let began = crate::clock::Clock::start();
     let store = namespace.store.clone();
-    let mut driver =
-        Driver::new(job, Arc::new(plan), store, attempts, runtime.handle().clone(), observer);
+    let mut driver = Driver::new(
+        job,
+        Arc::new(plan),
+        store,
+        attempts,
+        runtime.handle().clone(),
+        observer,
+    );
     let (end, records) = driver.run();
     let report = JobReport {
         already_finished: false,
@@ -176,7 +185,9 @@ pub fn run(
         elapsed: began.elapsed(),
         statistics: driver.job().statistics().clone(),
     };
-    conclude(end, report, &options.name, || runtime.block_on(sweep(&namespace.store)))
+    conclude(end, report, &options.name, || {
+        runtime.block_on(sweep(&namespace.store))
+    })
 }
 
 fn conclude(
@@ -220,25 +231,28 @@ impl Namespace {
         options: &JobOptions,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Namespace, RunError> {
-        let committing = plan.graph().operators.iter().find(|op| {
-            op.role == tidegate_types::graph::OperatorRole::CommittingSink
-        });
+        let committing = plan
+            .graph()
+            .operators
+            .iter()
+            .find(|op| op.role == tidegate_types::graph::OperatorRole::CommittingSink);
         match (&options.location, committing) {
-            (CheckpointLocation::Memory, Some(sink)) => {
-                Err(RunError::NeedsCheckpoints { uid: sink.uid.0.clone() })
-            }
-            (CheckpointLocation::Memory | CheckpointLocation::MemoryForTests, _) => {
-                Ok(Namespace {
-                    store: Store::Memory(MemoryStore::default()),
-                    completed: Vec::new(),
-                    facts: DurableFacts::default(),
-                    finished: false,
-                })
-            }
+            (CheckpointLocation::Memory, Some(sink)) => Err(RunError::NeedsCheckpoints {
+                uid: sink.uid.0.clone(),
+            }),
+            (CheckpointLocation::Memory | CheckpointLocation::MemoryForTests, _) => Ok(Namespace {
+                store: Store::Memory(MemoryStore::default()),
+                completed: Vec::new(),
+                facts: DurableFacts::default(),
+                finished: false,
+            }),
             (CheckpointLocation::Directory(directory), _) => {
                 Self::open_directory(directory, &options.name, runtime)
                     .await
-                    .map_err(|cause| RunError::Storage { job: options.name.clone(), cause })
+                    .map_err(|cause| RunError::Storage {
+                        job: options.name.clone(),
+                        cause,
+                    })
             }
         }
     }
@@ -259,7 +273,12 @@ impl Namespace {
             // The store itself never gives out an attempt number twice.
             attempt_max: AttemptNumber(0),
         };
-        Ok(Namespace { store: Store::Durable(store), completed, facts, finished })
+        Ok(Namespace {
+            store: Store::Durable(store),
+            completed,
+            facts,
+            finished,
+        })
     }
 }
 

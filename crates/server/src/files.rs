@@ -22,7 +22,9 @@ impl StateFiles for DurableFiles {
         checkpoint: CheckpointId,
         subtask: &str,
     ) -> Result<Box<dyn StateFileWrite>, BoxError> {
-        let name = self.store.state_file_name(self.attempt, checkpoint, subtask);
+        let name = self
+            .store
+            .state_file_name(self.attempt, checkpoint, subtask);
         Ok(Box::new(DurableFile(self.store.create_state_file(name))))
     }
 

@@ -42,7 +42,9 @@ impl MemoryStore {
     pub(crate) fn store_pointer(&self, checkpoint: CheckpointId) -> bool {
         let mut contents = self.contents();
         let published = contents.published.remove(&checkpoint);
-        published.map(|published| contents.completed.insert(checkpoint, published)).is_some()
+        published
+            .map(|published| contents.completed.insert(checkpoint, published))
+            .is_some()
     }
 
     pub(crate) fn recover(&self) -> Vec<CompletedCheckpoint> {
@@ -82,7 +84,11 @@ impl StateFiles for MemoryFiles {
         let mut contents = self.store.contents();
         contents.files_created += 1;
         let name = format!("{checkpoint}/{subtask}-{}", contents.files_created);
-        Ok(Box::new(MemoryFile { store: self.store.clone(), name, bytes: Vec::new() }))
+        Ok(Box::new(MemoryFile {
+            store: self.store.clone(),
+            name,
+            bytes: Vec::new(),
+        }))
     }
 
     fn open(&self, file: &FileHandle) -> Result<Box<dyn StateFileRead>, BoxError> {
@@ -118,7 +124,11 @@ impl StateFileWrite for MemoryFile {
     fn finish(self: Box<Self>) -> Result<FileHandle, BoxError> {
         let MemoryFile { store, name, bytes } = *self;
         let crc32c = crc32c::crc32c(&bytes);
-        let handle = FileHandle { name: name.clone(), bytes: bytes.len() as u64, crc32c };
+        let handle = FileHandle {
+            name: name.clone(),
+            bytes: bytes.len() as u64,
+            crc32c,
+        };
         store.contents().files.insert(name, bytes.into());
         Ok(handle)
     }

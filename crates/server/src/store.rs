@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tidegate_runtime::StateFiles;
-use tidegate_storage::{ErrorChain, JobStore, StorageError};
+use tidegate_storage::{JobStore, StorageError};
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, ErrorChain, FileHandle, JobId,
+};
 use tokio::runtime::Handle;
 
 use crate::files::DurableFiles;
@@ -33,9 +35,11 @@ impl Store {
 
     pub(crate) fn files(&self, attempt: AttemptNumber, runtime: &Handle) -> Arc<dyn StateFiles> {
         match self.clone() {
-            Store::Durable(store) => {
-                Arc::new(DurableFiles { store, attempt, runtime: runtime.clone() })
-            }
+            Store::Durable(store) => Arc::new(DurableFiles {
+                store,
+                attempt,
+                runtime: runtime.clone(),
+            }),
             Store::Memory(store) => Arc::new(MemoryFiles { store }),
         }
     }
@@ -114,6 +118,9 @@ impl Store {
 /// What could not be deleted is found by the next sweep.
 fn warn(outcome: Result<(), StorageError>) {
     if let Err(error) = outcome {
-        tracing::warn!(error = text(&error), "some files were left for the next sweep");
+        tracing::warn!(
+            error = text(&error),
+            "some files were left for the next sweep"
+        );
     }
 }

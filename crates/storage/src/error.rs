@@ -3,7 +3,6 @@
 //! Every error names the file it is about by its full path, since that is what a person can look
 //! at. [`StorageError::kind`] is what code branches on; the text is for people.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -307,41 +306,6 @@ fn io_cause(error: &object_store::Error) -> Option<io::Error> {
         cause = error.source();
     }
     None
-}
-
-/// Displays an error and all its causes, outermost first, separated by `: `.
-///
-/// Errors of this project never print their source; others often do, so a cause that the text
-/// before it already ends with is left out.
-///
-/// ```
-/// use tidegate_storage::{ErrorChain, parse_checkpoint_dir};
-/// let error = parse_checkpoint_dir("s3://bucket/jobs").unwrap_err();
-/// assert!(ErrorChain(&error).to_string().contains("`s3`"));
-/// ```
-pub struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'a));
-
-impl fmt::Display for ErrorChain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !said.ends_with(&text) {
-                write!(f, ": {text}")?;
-                said = text;
-            }
-            cause = error.source();
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for ErrorChain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 /// Keeps the kind of an IO error underneath, so that a full disk still is one.

@@ -58,7 +58,7 @@ mod job_store;
 mod state_file;
 mod sweep;
 
-pub use error::{ErrorChain, ErrorKind, StorageError};
+pub use error::{ErrorKind, StorageError};
 pub use job_store::{JobStore, NamespaceStatus};
 pub use names::parse_checkpoint_dir;
 pub use state_file::{StateFileReader, StateFileWriter};

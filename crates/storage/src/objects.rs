@@ -14,9 +14,10 @@ use bytes::Bytes;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use tidegate_types::ErrorChain;
 use tidegate_types::message::WriteOutcome;
 
-use crate::error::{ErrorChain, StorageError};
+use crate::error::StorageError;
 use crate::folder;
 
 /// Tries of one operation in all, as long as its errors are transient.

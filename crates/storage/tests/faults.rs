@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use support::{Place, checkpoint, message_naming, write};
 use tidegate_fault::inject;
-use tidegate_storage::{ErrorChain, ErrorKind, NamespaceStatus, StorageError};
+use tidegate_storage::{ErrorKind, NamespaceStatus, StorageError};
+use tidegate_types::ErrorChain;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{AttemptNumber, CheckpointId};
 

@@ -289,6 +289,7 @@ fn check(args: &SurviveArgs, dir: &Path, killed: &BTreeMap<String, u32>) -> Resu
     texts.retain(|file| file.is_file());
     let expected = oracle::plain_count(&texts, args.repeat);
     let lines = oracle::verify(&dir.join("output"), &expected)?;
+    check_nothing_is_left(dir)?;
     println!("kills per phase:");
     for (phase, count) in killed {
         println!("  {phase:<16}{count}");

@@ -28,12 +28,19 @@ fn mix(index: u64) -> u64 {
 }
 
 fn main() -> tidegate::Result<()> {
-    let ThroughputArgs { records, keys, tidegate } = ThroughputArgs::parse();
+    let ThroughputArgs {
+        records,
+        keys,
+        tidegate,
+    } = ThroughputArgs::parse();
     let env = Environment::new(tidegate)?;
-    env.source("numbers", Generator::new(Some(records), move |index| mix(index) % keys))
-        .key_by(|key| key)
-        .count("count")
-        .sink("discard", Discard::default());
+    env.source(
+        "numbers",
+        Generator::new(Some(records), move |index| mix(index) % keys),
+    )
+    .key_by(|key| key)
+    .count("count")
+    .sink("discard", Discard);
     env.execute("throughput")?;
     Ok(())
 }

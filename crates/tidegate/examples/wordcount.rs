@@ -53,7 +53,8 @@ fn main() -> tidegate::Result<()> {
     let env = Environment::new(args.tidegate)?;
     env.source("lines", lines)
         .flat_map("words", |line: String, out: &mut Collector<String>| {
-            line.split_whitespace().for_each(|word| out.emit(word.to_owned()));
+            line.split_whitespace()
+                .for_each(|word| out.emit(word.to_owned()));
         })
         .key_by(|word| word)
         .count("count")
@@ -73,9 +74,13 @@ impl WordCountArgs {
         self.repeat.get_or_insert(20);
         self.rate.get_or_insert(60_000.0);
         let tidegate = &mut self.tidegate;
-        tidegate.checkpoint_dir.get_or_insert_with(|| "wordcount-demo/checkpoints".to_owned());
+        tidegate
+            .checkpoint_dir
+            .get_or_insert_with(|| "wordcount-demo/checkpoints".to_owned());
         if !tidegate.no_periodic_checkpoints {
-            tidegate.checkpoint_interval.get_or_insert(std::time::Duration::from_millis(100));
+            tidegate
+                .checkpoint_interval
+                .get_or_insert(std::time::Duration::from_millis(100));
         }
         self
     }

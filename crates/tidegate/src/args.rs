@@ -46,7 +46,11 @@ pub struct Args {
     pub checkpoint_interval: Option<Duration>,
 
     /// Take no periodic checkpoints, only the final one.
-    #[arg(long, env = "TIDEGATE_NO_PERIODIC_CHECKPOINTS", conflicts_with = "checkpoint_interval")]
+    #[arg(
+        long,
+        env = "TIDEGATE_NO_PERIODIC_CHECKPOINTS",
+        conflicts_with = "checkpoint_interval"
+    )]
     pub no_periodic_checkpoints: bool,
 
     /// A checkpoint that takes longer is aborted.
@@ -73,7 +77,12 @@ pub struct Args {
     pub retained_checkpoints: u32,
 
     /// How barriers are aligned.
-    #[arg(long, env = "TIDEGATE_MODE", value_enum, default_value = "exactly-once")]
+    #[arg(
+        long,
+        env = "TIDEGATE_MODE",
+        value_enum,
+        default_value = "exactly-once"
+    )]
     pub mode: Mode,
 
     /// What happens after a failure: `none`, `fixed-delay:ATTEMPTS,DELAY`,
@@ -163,7 +172,10 @@ pub struct ParseRestartError {
 
 fn parse_restart(text: &str) -> Result<RestartStrategy, ParseRestartError> {
     let (kind, parameters) = text.split_once(':').unwrap_or((text, ""));
-    let parameters: Vec<&str> = parameters.split(',').filter(|part| !part.is_empty()).collect();
+    let parameters: Vec<&str> = parameters
+        .split(',')
+        .filter(|part| !part.is_empty())
+        .collect();
     let strategy = match (kind, parameters.as_slice()) {
         ("none", []) => Some(RestartStrategy::None),
         ("fixed-delay", [attempts, delay]) => fixed_delay(attempts, delay),
@@ -171,7 +183,9 @@ fn parse_restart(text: &str) -> Result<RestartStrategy, ParseRestartError> {
         ("failure-rate", [failures, interval, delay]) => failure_rate(failures, interval, delay),
         _ => None,
     };
-    strategy.ok_or_else(|| ParseRestartError { text: text.to_owned() })
+    strategy.ok_or_else(|| ParseRestartError {
+        text: text.to_owned(),
+    })
 }
 
 fn number<N: FromStr>(text: &str) -> Option<N> {
@@ -183,12 +197,18 @@ fn time(text: &str) -> Option<Duration> {
 }
 
 fn fixed_delay(attempts: &str, delay: &str) -> Option<RestartStrategy> {
-    Some(RestartStrategy::FixedDelay { attempts: number(attempts)?, delay: time(delay)? })
+    Some(RestartStrategy::FixedDelay {
+        attempts: number(attempts)?,
+        delay: time(delay)?,
+    })
 }
 
 fn exponential_delay(initial: &str, max: &str) -> Option<RestartStrategy> {
-    let RestartStrategy::ExponentialDelay { multiplier, reset_after, .. } =
-        RestartStrategy::default()
+    let RestartStrategy::ExponentialDelay {
+        multiplier,
+        reset_after,
+        ..
+    } = RestartStrategy::default()
     else {
         return None;
     };
@@ -233,14 +253,20 @@ mod tests {
 
     #[test]
     fn an_interval_needs_a_directory() {
-        let error = parse(&["--checkpoint-interval", "1s"]).unwrap().job_settings().unwrap_err();
+        let error = parse(&["--checkpoint-interval", "1s"])
+            .unwrap()
+            .job_settings()
+            .unwrap_err();
         assert!(error.to_string().contains("--checkpoint-dir"), "{error}");
     }
 
     #[test]
     fn a_directory_brings_an_interval_unless_it_is_turned_off() {
         let args = parse(&["--checkpoint-dir", "/tmp/x"]).unwrap();
-        assert_eq!(args.job_settings().unwrap().checkpoints.interval, Some(INTERVAL_DEFAULT));
+        assert_eq!(
+            args.job_settings().unwrap().checkpoints.interval,
+            Some(INTERVAL_DEFAULT)
+        );
         let args = parse(&["--checkpoint-dir", "/tmp/x", "--no-periodic-checkpoints"]).unwrap();
         assert_eq!(args.job_settings().unwrap().checkpoints.interval, None);
     }
@@ -249,19 +275,30 @@ mod tests {
     fn restart_strategies_have_a_text_form() {
         let strategy = |text| parse(&["--restart", text]).map(|args| args.restart);
         assert_eq!(strategy("none").unwrap(), RestartStrategy::None);
-        let fixed = RestartStrategy::FixedDelay { attempts: 3, delay: Duration::from_secs(1) };
+        let fixed = RestartStrategy::FixedDelay {
+            attempts: 3,
+            delay: Duration::from_secs(1),
+        };
         assert_eq!(strategy("fixed-delay:3,1s").unwrap(), fixed);
         assert!(strategy("failure-rate:3,5m,1s").is_ok());
         assert!(strategy("exponential-delay:1s,1m").is_ok());
         for wrong in ["sometimes", "fixed-delay:3", "none:1", "fixed-delay:x,1s"] {
             let error = strategy(wrong).unwrap_err().to_string();
-            assert!(error.contains(wrong) && error.contains("fixed-delay:ATTEMPTS"), "{error}");
+            assert!(
+                error.contains(wrong) && error.contains("fixed-delay:ATTEMPTS"),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn unknown_flags_schemes_and_times_are_named() {
-        assert!(parse(&["--no-such-flag"]).unwrap_err().to_string().contains("--no-such-flag"));
+        assert!(
+            parse(&["--no-such-flag"])
+                .unwrap_err()
+                .to_string()
+                .contains("--no-such-flag")
+        );
         let time = parse(&["--min-pause", "soon"]).unwrap_err().to_string();
         assert!(time.contains("soon"), "{time}");
         let args = parse(&["--checkpoint-dir", "s3://bucket/x"]).unwrap();

@@ -65,7 +65,11 @@ impl Environment {
             buffer_timeout: Duration::from_millis(5),
             serialize: false,
         };
-        Environment { draft: Draft::new(1), options, quiet: true }
+        Environment {
+            draft: Draft::new(1),
+            options,
+            quiet: true,
+        }
     }
 
     /// Sets the parallelism of operators that don't say otherwise and are added after this.
@@ -96,7 +100,10 @@ impl Environment {
     /// the next run goes on from them.
     pub fn execute(self, job_name: &str) -> Result<JobReport> {
         let plan = Self::take_plan(&self.draft);
-        let options = JobOptions { name: job_name.to_owned(), ..self.options };
+        let options = JobOptions {
+            name: job_name.to_owned(),
+            ..self.options
+        };
         let mut line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
         let observer: &mut dyn Observer = match &mut line {
             Some(line) => line,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tidegate_runtime::ErrorChain;
 use tidegate_server::RunError;
+use tidegate_types::ErrorChain;
 
 /// Result of running a job.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -41,9 +41,7 @@ pub use tidegate_coordinator::{RestartStrategy, Statistics};
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{BoxError, Collector, Flow, Seal, Ticks, sink, source};
 pub use tidegate_server::{CheckpointLocation, JobOptions, JobReport, RunError};
-pub use tidegate_types::{
-    AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid,
-};
+pub use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid};
 
 /// What the derive macros refer to. Not for use by hand.
 #[doc(hidden)]
@@ -55,9 +53,7 @@ pub mod __private {
 pub mod prelude {
     pub use std::path::PathBuf;
 
-    pub use tidegate_connectors::{
-        Collect, Discard, FileSink, FileSource, Generator, Print,
-    };
+    pub use tidegate_connectors::{Collect, Discard, FileSink, FileSource, Generator, Print};
     pub use tidegate_derive::{Record, StateKey};
     pub use tidegate_runtime::Collector;
     pub use tidegate_state::{Record as _, StateKey as _};

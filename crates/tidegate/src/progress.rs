@@ -20,10 +20,18 @@ pub(crate) struct ProgressLine {
 impl ProgressLine {
     /// With `animate`, the line is drawn; the plain lines are printed in any case.
     pub(crate) fn new(animate: bool) -> Self {
-        let bar = if animate { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = if animate {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
         let style = ProgressStyle::with_template("{spinner} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        ProgressLine { bar, measured: (Instant::now(), 0), rate: 0.0 }
+        ProgressLine {
+            bar,
+            measured: (Instant::now(), 0),
+            rate: 0.0,
+        }
     }
 
     fn say(&self, text: &str) {
@@ -58,7 +66,10 @@ impl Observer for ProgressLine {
     }
 
     fn on_note(&mut self, note: &JobNote) {
-        if let JobNote::AttemptFailed { reason, decision, .. } = note {
+        if let JobNote::AttemptFailed {
+            reason, decision, ..
+        } = note
+        {
             self.say(&format!("the attempt failed: {reason} ({decision:?})"));
         }
     }
@@ -76,7 +87,8 @@ impl Observer for ProgressLine {
                 latest.duration
             ),
         };
-        self.bar.set_message(format!("{records} records, {rate}/s; {checkpoint}"));
+        self.bar
+            .set_message(format!("{records} records, {rate}/s; {checkpoint}"));
         self.bar.tick();
     }
 }
@@ -88,14 +100,22 @@ fn summary(report: &JobReport) -> Vec<String> {
     let seconds = report.elapsed.as_secs_f64();
     let rate = (report.records as f64 / seconds.max(1e-9)) as u64;
     let records = HumanCount(report.records);
-    let mut lines =
-        vec![format!("{records} records in {seconds:.2} s, {} records/s", HumanCount(rate))];
+    let mut lines = vec![format!(
+        "{records} records in {seconds:.2} s, {} records/s",
+        HumanCount(rate)
+    )];
     lines.push(checkpoints(&report.statistics));
     lines
 }
 
 fn checkpoints(statistics: &Statistics) -> String {
-    let Statistics { completed, failed, restarts, sync_us, .. } = statistics;
+    let Statistics {
+        completed,
+        failed,
+        restarts,
+        sync_us,
+        ..
+    } = statistics;
     let mut text = format!("{completed} checkpoints completed, {failed} failed");
     if *restarts > 0 {
         text += &format!(", {restarts} restarts");

@@ -26,7 +26,10 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn new(parallelism: u32) -> Rc<RefCell<Draft>> {
-        Rc::new(RefCell::new(Draft { parallelism, ..Draft::default() }))
+        Rc::new(RefCell::new(Draft {
+            parallelism,
+            ..Draft::default()
+        }))
     }
 
     pub(crate) fn spec(&self, name: &str) -> OperatorSpec {
@@ -40,15 +43,24 @@ impl Draft {
 
     /// Settles what depends on every operator's final parallelism.
     pub(crate) fn into_plan(self) -> JobPlan {
-        let Draft { mut plan, flexible, fixed_max, .. } = self;
+        let Draft {
+            mut plan,
+            flexible,
+            fixed_max,
+            ..
+        } = self;
         for id in plan.graph().operator_ids() {
             let spec = plan.operator_mut(id);
             if !fixed_max.contains(&id) {
                 spec.max_parallelism = MaxParallelism::derive(spec.parallelism);
             }
         }
-        let parallelism: Vec<u32> =
-            plan.graph().operators.iter().map(|spec| spec.parallelism).collect();
+        let parallelism: Vec<u32> = plan
+            .graph()
+            .operators
+            .iter()
+            .map(|spec| spec.parallelism)
+            .collect();
         for at in flexible {
             let edge = &mut plan.edges_mut()[at];
             if parallelism[edge.from.0 as usize] == parallelism[edge.to.0 as usize] {
@@ -66,7 +78,8 @@ impl Draft {
         route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Clone + Send + Sync + 'static,
     ) {
         for from in upstream {
-            self.plan.connect((*from, to), partitioning, EdgeKind::Records, route.clone());
+            self.plan
+                .connect((*from, to), partitioning, EdgeKind::Records, route.clone());
         }
     }
 }
@@ -106,7 +119,12 @@ impl<T> Clone for Stream<T> {
 
 impl<T: Record> Stream<T> {
     pub(crate) fn from_operator(draft: Rc<RefCell<Draft>>, operator: OperatorId) -> Self {
-        Stream { draft, upstream: vec![operator], spread: Spread::Auto, records: PhantomData }
+        Stream {
+            draft,
+            upstream: vec![operator],
+            spread: Spread::Auto,
+            records: PhantomData,
+        }
     }
 
     /// Sets the number of subtasks of the operator that this stream comes from.
@@ -202,7 +220,10 @@ impl<T: Record> Stream<T> {
         self,
         select: impl for<'a> Fn(&'a T) -> &'a K + Clone + Send + Sync + 'static,
     ) -> KeyedStream<T, impl KeySelector<T, Key = K>> {
-        KeyedStream { stream: self, selector: ByReference::new(select) }
+        KeyedStream {
+            stream: self,
+            selector: ByReference::new(select),
+        }
     }
 
     /// Groups records by a key that is computed from each record alone.
@@ -210,7 +231,10 @@ impl<T: Record> Stream<T> {
         self,
         select: impl Fn(&T) -> K + Clone + Send + Sync + 'static,
     ) -> KeyedStream<T, impl KeySelector<T, Key = K>> {
-        KeyedStream { stream: self, selector: ByValue::new(select) }
+        KeyedStream {
+            stream: self,
+            selector: ByValue::new(select),
+        }
     }
 
     /// Ends the stream in a sink.
@@ -221,7 +245,10 @@ impl<T: Record> Stream<T> {
             sink.add_to(&mut draft.plan, spec)
         };
         self.connect_to(id);
-        SinkHandle { draft: self.draft, operator: id }
+        SinkHandle {
+            draft: self.draft,
+            operator: id,
+        }
     }
 
     fn operator<Out: Record, L: Logic<T, Out>>(
@@ -349,11 +376,18 @@ impl<T: Record, S: KeySelector<T>> KeyedStream<T, S> {
         let at_receiver = selector.clone();
         let id = stream.add(name, move |context| open(at_receiver.clone(), context));
         let route = move |context: RouteContext| {
-            let RouteContext { parallelism, max_parallelism, .. } = context;
+            let RouteContext {
+                parallelism,
+                max_parallelism,
+                ..
+            } = context;
             let by_key = ByKeyGroup::new(selector.clone(), max_parallelism, parallelism);
             Box::new(by_key) as Box<dyn Route<T>>
         };
-        stream.draft.borrow_mut().connect(&stream.upstream, id, Partitioning::KeyGroups, route);
+        stream
+            .draft
+            .borrow_mut()
+            .connect(&stream.upstream, id, Partitioning::KeyGroups, route);
         Stream::from_operator(stream.draft, id)
     }
 }
@@ -367,7 +401,11 @@ pub struct SinkHandle {
 impl SinkHandle {
     /// Sets the sink's number of subtasks.
     pub fn parallelism(self, parallelism: u32) -> Self {
-        self.draft.borrow_mut().plan.operator_mut(self.operator).parallelism = parallelism;
+        self.draft
+            .borrow_mut()
+            .plan
+            .operator_mut(self.operator)
+            .parallelism = parallelism;
         self
     }
 }

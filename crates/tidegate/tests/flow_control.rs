@@ -1,6 +1,8 @@
 //! DESIGN section 3 in whole jobs: what is in flight is bounded, and drains fast also behind a
 //! slow sink; slow branches don't slow others; an idle job sleeps.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,23 +12,31 @@ use tidegate::prelude::*;
 use tidegate::{JobReport, RestartStrategy};
 
 fn environment(parallelism: u32) -> Environment {
-    Environment::for_tests().with_parallelism(parallelism).with_options(|options| {
-        options.settings.checkpoints.interval = Some(Duration::from_millis(100));
-        options.settings.restart = RestartStrategy::None;
-    })
+    Environment::for_tests()
+        .with_parallelism(parallelism)
+        .with_options(|options| {
+            options.settings.checkpoints.interval = Some(Duration::from_millis(100));
+            options.settings.restart = RestartStrategy::None;
+        })
 }
 
 fn assert_quick_checkpoints(report: &JobReport, least: u64) {
     let statistics = &report.statistics;
     assert!(statistics.completed >= least, "{statistics:?}");
     let p99 = statistics.duration_ms.p99().expect("some checkpoints");
-    assert!(p99 <= 2_000, "checkpoints took {p99} ms (p99): {statistics:?}");
+    assert!(
+        p99 <= 2_000,
+        "checkpoints took {p99} ms (p99): {statistics:?}"
+    );
 }
 
 /// Peak resident memory of this process, in bytes. Tests run in processes of their own.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
     let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     kib * 1024
 }
@@ -48,10 +58,13 @@ fn small_records_behind_a_slow_sink() {
 fn large_records_behind_a_slow_sink() {
     let before = peak_memory();
     let env = environment(2);
-    env.source("blobs", Generator::new(Some(400), |index| vec![index as u8; 1 << 20]))
-        .map("same", |blob: Vec<u8>| blob)
-        .sink("slow", Discard.throttle(100.0))
-        .parallelism(1);
+    env.source(
+        "blobs",
+        Generator::new(Some(400), |index| vec![index as u8; 1 << 20]),
+    )
+    .map("same", |blob: Vec<u8>| blob)
+    .sink("slow", Discard.throttle(100.0))
+    .parallelism(1);
     let report = env.execute("slow-large").unwrap();
     assert_quick_checkpoints(&report, 10);
     let used = peak_memory().saturating_sub(before);
@@ -91,7 +104,11 @@ fn a_slow_pipeline_does_not_slow_its_neighbour() {
         })
         .sink("fast", Discard);
     let report = env.execute("branches").unwrap();
-    assert!(report.elapsed >= Duration::from_millis(2_000), "{:?}", report.elapsed);
+    assert!(
+        report.elapsed >= Duration::from_millis(2_000),
+        "{:?}",
+        report.elapsed
+    );
     let fast_ms = fast_done.load(Ordering::Relaxed);
     assert!(fast_ms < 1_000, "the fast branch took {fast_ms} ms");
     assert_quick_checkpoints(&report, 10);
@@ -100,7 +117,12 @@ fn a_slow_pipeline_does_not_slow_its_neighbour() {
 /// CPU time of this process so far.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(") ")
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }
@@ -118,5 +140,9 @@ fn an_idle_job_uses_little_cpu_and_takes_checkpoints() {
     let used = cpu_time() - before;
     assert!(report.statistics.completed >= 10, "{:?}", report.statistics);
     let share = used.as_secs_f64() / report.elapsed.as_secs_f64();
-    assert!(share < 0.25, "an idle job used {:.0} % of a core", share * 100.0);
+    assert!(
+        share < 0.25,
+        "an idle job used {:.0} % of a core",
+        share * 100.0
+    );
 }

@@ -5,6 +5,7 @@
 //! depend on each other; they meet as the messages defined in [`message`].
 
 mod barrier;
+mod error_chain;
 mod ids;
 mod key_group;
 mod restore;
@@ -19,6 +20,7 @@ pub use checkpoint::{
     CompletedCheckpoint, FileHandle, KeyedStateHandle, ListState, OperatorCheckpoint,
     Redistribution, SubtaskState,
 };
+pub use error_chain::ErrorChain;
 pub use ids::{
     AttemptNumber, CheckpointId, JobId, OperatorId, OperatorUid, ParseJobIdError, SubtaskId,
 };

@@ -114,7 +114,11 @@ impl<T: Record> Collector<T> {
             .edges
             .iter()
             .any(|edge| edge.route.is_full(&edge.targets));
-        let smallest = self.edges.iter().map(|edge| edge.targets.smallest_batch()).min();
+        let smallest = self
+            .edges
+            .iter()
+            .map(|edge| edge.targets.smallest_batch())
+            .min();
         let smallest = smallest.map_or(STAGED_BYTES_MAX, |bytes| bytes as usize);
         self.staged_bytes_max = smallest.min(STAGED_BYTES_MAX);
     }

@@ -379,9 +379,8 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                 self.inputs.processed(channel, bytes);
             }
         }
-        let backlogged = self.current.is_some()
-            || self.out.is_full()
-            || self.inputs.has_ready(&self.alignment);
+        let backlogged =
+            self.current.is_some() || self.out.is_full() || self.inputs.has_ready(&self.alignment);
         self.inputs.return_credit(now, backlogged);
         self.metrics.update(self.records_in, self.out.emitted());
         match rest {

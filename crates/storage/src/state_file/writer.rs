@@ -8,10 +8,10 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
-use tidegate_types::FileHandle;
+use tidegate_types::{ErrorChain, FileHandle};
 
 use super::PART_BYTES;
-use crate::error::{ErrorChain, StorageError};
+use crate::error::StorageError;
 use crate::job_store::JobStore;
 use crate::names;
 

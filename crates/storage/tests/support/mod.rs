@@ -10,7 +10,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use tidegate_storage::{ErrorChain, JobStore, NamespaceStatus, StorageError, parse_checkpoint_dir};
+use tidegate_storage::{JobStore, NamespaceStatus, StorageError, parse_checkpoint_dir};
+use tidegate_types::ErrorChain;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, KeyGroupRange,

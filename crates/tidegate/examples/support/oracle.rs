@@ -39,7 +39,9 @@ pub(crate) fn verify(output: &Path, expected: &BTreeMap<String, u64>) -> Result<
     }
     let mut wrong = String::new();
     let mut complaints = 0;
-    let words = expected.keys().chain(seen.keys().filter(|word| !expected.contains_key(*word)));
+    let words = expected
+        .keys()
+        .chain(seen.keys().filter(|word| !expected.contains_key(*word)));
     for word in words {
         let wanted = expected.get(word).copied().unwrap_or(0);
         let mut counts = seen.get(word).cloned().unwrap_or_default();
@@ -68,9 +70,13 @@ fn irregularities(counts: &[u64], wanted: u64) -> String {
     for count in counts {
         *times.entry(*count).or_insert(0) += 1;
     }
-    let odd = times.iter().filter(|(count, times)| **times != u64::from(**count <= wanted));
-    let texts: Vec<_> =
-        odd.take(6).map(|(count, times)| format!("{count} comes {times} times")).collect();
+    let odd = times
+        .iter()
+        .filter(|(count, times)| **times != u64::from(**count <= wanted));
+    let texts: Vec<_> = odd
+        .take(6)
+        .map(|(count, times)| format!("{count} comes {times} times"))
+        .collect();
     texts.join(", ")
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 fn problem(source: &FileSource) -> String {
     let error = source.check().unwrap_err();
-    tidegate_runtime::ErrorChain(error.as_ref()).to_string()
+    tidegate_types::ErrorChain(error.as_ref()).to_string()
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use tidegate_runtime::ErrorChain;
 use tidegate_runtime::sink::{
     Committer, PreCommitted, SinkContext, SubmitContext, TransactionWriter, TwoPhaseSink,
 };
-use tidegate_types::{AttemptNumber, CheckpointId, JobId, OperatorUid};
+use tidegate_types::{AttemptNumber, CheckpointId, ErrorChain, JobId, OperatorUid};
 
 use super::super::layout::list;
 use super::*;
