@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release --example survive --features fault-points -- --kills 20`
 
+#![allow(clippy::print_stdout, reason = "its report is what it is for")]
+
 #[path = "support/oracle.rs"]
 mod oracle;
 
@@ -124,7 +126,7 @@ fn fresh_seed() -> u64 {
 }
 
 fn survive(args: &SurviveArgs) -> Result<(), String> {
-    let seed = args.seed.unwrap_or_else(|| fresh_seed());
+    let seed = args.seed.unwrap_or_else(fresh_seed);
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let dir = args
         .dir
@@ -281,6 +283,27 @@ fn run_to_the_end(mut command: Command) -> Result<(), String> {
         return Err(format!("the last run ended with {status}"));
     }
     Ok(())
+}
+
+/// After a clean end there are no staged files, and no checkpoint but the last.
+fn check_nothing_is_left(dir: &Path) -> Result<(), String> {
+    let staged = names_in(&dir.join("output/.tidegate/staged"))?;
+    if !staged.is_empty() {
+        return Err(format!("staged files are left: {staged:?}"));
+    }
+    let mut checkpoints = names_in(&dir.join("checkpoints/survive"))?;
+    checkpoints.retain(|name| name.starts_with("chk-"));
+    match checkpoints.len() {
+        1 => Ok(()),
+        _ => Err(format!("checkpoints are left: {checkpoints:?}")),
+    }
+}
+
+fn names_in(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = std::fs::read_dir(folder)
+        .map_err(|error| format!("list `{}`: {error}", folder.display()))?;
+    let name = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    Ok(entries.filter_map(Result::ok).map(name).collect())
 }
 
 fn check(args: &SurviveArgs, dir: &Path, killed: &BTreeMap<String, u32>) -> Result<(), String> {
