@@ -1,7 +1,7 @@
 //! The states of a job between its start and its end.
 //!
 //! ```text
-//! Created → ReservingAttempt → Active ⇄ (failure) Stopping → Settling → Recovering → Waiting ─┐
+//! Created → ReservingAttempt → Active ⇄ (failure) Stopping → Settling → Recovering ⇄ Waiting ─┐
 //!                  ↑              │                  │           │                            │
 //!                  │              └→ MarkingFinished ┴→ … → Ended                             │
 //!                  └──────────────────────────────────────────────────────────────────────────┘
@@ -38,7 +38,8 @@ pub(crate) enum Phase {
     Settling { next: Next },
     /// The completed-checkpoint store is being read, since a write to it is in doubt.
     Recovering { restart_at: Millis },
-    /// The restart strategy makes the job wait.
+    /// The restart strategy makes the job wait: for the next attempt, or, while something is in
+    /// doubt, for the next look at the store.
     Waiting { restart_at: Millis },
     /// Cancelled while a number or the store was on its way; its arrival ends the job.
     Cancelling,

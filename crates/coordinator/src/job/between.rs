@@ -160,8 +160,12 @@ impl Job {
             Err(cause) => {
                 let step = StorageStep::RecoverCompleted;
                 let reason = FailureReason::Storage { step, cause };
-                let next = self.after_failure(None, reason, actions);
-                self.proceed(next, actions);
+                match self.after_failure(None, reason, actions) {
+                    // The delay comes before the next look: a store that can't be reached would
+                    // be asked without pause until the strategy gives up.
+                    Next::Restart { at } => self.phase = Phase::Waiting { restart_at: at },
+                    end => self.proceed(end, actions),
+                }
             }
         }
     }
@@ -182,12 +186,19 @@ impl Job {
         }
     }
 
-    pub(super) fn reserve_attempt_if_due(&mut self, actions: &mut Vec<JobAction>) {
+    /// The delay is over: an attempt starts, or the store is read once more if what to restore is
+    /// still in doubt.
+    pub(super) fn restart_if_due(&mut self, actions: &mut Vec<JobAction>) {
         if let Phase::Waiting { restart_at } = self.phase
             && restart_at <= self.now.monotonic
         {
-            self.phase = Phase::ReservingAttempt;
-            actions.push(JobAction::ReserveAttempt);
+            if self.checkpoints.is_in_doubt() {
+                self.phase = Phase::Recovering { restart_at };
+                actions.push(JobAction::RecoverCompleted);
+            } else {
+                self.phase = Phase::ReservingAttempt;
+                actions.push(JobAction::ReserveAttempt);
+            }
         }
     }
 

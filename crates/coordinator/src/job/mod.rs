@@ -140,7 +140,7 @@ impl Job {
         self.on_event(event, actions);
         self.react(actions);
         self.mark_finished_if_over(actions);
-        self.reserve_attempt_if_due(actions);
+        self.restart_if_due(actions);
         self.checkpoints.trigger_due(actions);
         if cfg!(debug_assertions) {
             self.check_invariants();
@@ -183,10 +183,6 @@ impl Job {
                 );
                 assert!(
                     self.checkpoints.is_settled(),
-                    "a restart knows its checkpoint"
-                );
-                assert!(
-                    !self.checkpoints.is_in_doubt(),
                     "a restart knows its checkpoint"
                 );
             }
