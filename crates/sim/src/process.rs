@@ -12,7 +12,7 @@ use tidegate_types::message::{AddressedReport, Notice, Report};
 use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, SnapshotKind};
 
 use crate::attempt::{Attempt, Lane, Stopping};
-use crate::invariants::{Checked, Ownership, ensure, nothing_after_the_end};
+use crate::invariants::{Checked, Ownership, ensure, nothing_after_the_end, pauses_between_reads};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::storage::{Deletion, Op, Write};
@@ -74,7 +74,8 @@ impl Process {
         }
         let now = outside.clocks();
         let mut actions = Vec::new();
-        self.job.step(now, event, &mut actions);
+        self.job.step(now, event.clone(), &mut actions);
+        pauses_between_reads(&event, &actions)?;
         self.job.check_invariants();
         check_burst(&actions)?;
         let deadline = self.job.next_deadline();

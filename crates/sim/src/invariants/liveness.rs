@@ -3,13 +3,24 @@
 //! Source: the heal phase of TigerBeetle's simulator. Two ways to fail: nothing can happen at all,
 //! or things happen but lead nowhere.
 
-use super::Violation;
+use tidegate_coordinator::{JobAction, JobEvent};
+
+use super::{Checked, Violation, ensure};
 
 const NAME: &str = "liveness";
 
 /// How many steps a job may take to finish after the last fault: some ten times what is usual for
 /// the slowest.
 pub(crate) const STEPS_TO_FINISH_MAX: u64 = 400_000;
+
+/// A store that can't be read is left alone for as long as the restart strategy says.
+pub(crate) fn pauses_between_reads(event: &JobEvent, actions: &[JobAction]) -> Checked {
+    let failed = matches!(event, JobEvent::Recovered { completed: Err(_) });
+    let again = actions.contains(&JobAction::RecoverCompleted);
+    ensure(!(failed && again), NAME, || {
+        "the store can't be read, and is read again at once".to_owned()
+    })
+}
 
 pub(crate) fn stuck(waiting: String) -> Violation {
     Violation {

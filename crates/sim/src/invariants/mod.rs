@@ -24,7 +24,7 @@ pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
 pub(crate) use ends::nothing_after_the_end;
 pub(crate) use leaks::nothing_left;
-pub(crate) use liveness::{STEPS_TO_FINISH_MAX, stuck, too_slow};
+pub(crate) use liveness::{STEPS_TO_FINISH_MAX, pauses_between_reads, stuck, too_slow};
 pub(crate) use reachable::may_delete;
 pub(crate) use restorable::{restorable, restorable_job};
 
