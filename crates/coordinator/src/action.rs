@@ -141,7 +141,9 @@ pub enum JobAction {
         metadata: bool,
     },
     /// Read the completed-checkpoint store anew, since the outcome of a write to it is unknown,
-    /// then report [`Recovered`](crate::JobEvent::Recovered).
+    /// then report [`Recovered`](crate::JobEvent::Recovered). Reading settles the doubt: what isn't
+    /// listed now must never be listed later. A store whose writes can outlive their call has to
+    /// repeat or fence them first, or two attempts publish the same records.
     RecoverCompleted,
     /// Durably mark the job as finished with this as its last checkpoint, then report
     /// [`MarkedFinished`](crate::JobEvent::MarkedFinished). Idempotent.
