@@ -2,6 +2,8 @@
 //!
 //! They live in the simulated driver, subtasks and store, never in the production cores.
 
+use std::time::Duration;
+
 use crate::scenario::Scenario;
 
 /// A bug of the world around the cores.
@@ -88,7 +90,9 @@ impl Mutation {
             Mutation::UnknownIsNotDone => faults.hang = 0.2,
             Mutation::LateAfterRead => {
                 (faults.hang, faults.not_done, faults.unknown_not_done) = (0.4, 0.0, 0.0);
-                (faults.subtask, faults.crash) = (0.001, 0.001);
+                (faults.subtask, faults.crash, faults.launch) = (0.0, 0.000_5, 0.0);
+                (faults.file, faults.freeze, faults.seal) = (0.0, 0.0, 0.0);
+                scenario.settings.checkpoints.interval = Some(Duration::from_millis(30));
             }
             Mutation::SpoiltForEver => {
                 faults.seal = 0.2;

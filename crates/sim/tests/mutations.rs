@@ -65,7 +65,7 @@ found! {
     // BC-26
     stop_without_join: StopWithoutJoin within 500 by "attempts";
     spoilt_for_ever: SpoiltForEver within 500 by "liveness";
-    late_after_read: LateAfterRead within 2000 by "output" | "transactions";
+    late_after_read: LateAfterRead within 1000 by "output" | "transactions";
     overtaking_items: OvertakingItems within 200 by "alignment";
     files_before_pointer: FilesBeforePointer within 200 by "reachable";
     // BC-06, BC-55
