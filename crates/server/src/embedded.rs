@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_coordinator::{
     DurableFacts, Job, JobEnd, JobError, JobFailure, JobSettings, SettingsError, Statistics,
 };
+use tidegate_runtime::sink::SubmitContext;
 use tidegate_runtime::{CheckError, JobPlan};
 use tidegate_storage::{JobStore, NamespaceStatus, StorageError};
 use tidegate_types::graph::GraphError;
@@ -136,6 +137,12 @@ pub fn run(
 ) -> Result<JobReport, RunError> {
     plan.validate().map_err(RunError::Graph)?;
     options.settings.validate().map_err(RunError::Settings)?;
+    if cfg!(panic = "abort") {
+        tracing::warn!(
+            "this program is built with panic = \"abort\": a panic in the job's code ends the \
+             process instead of restarting the job"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("storage")
@@ -147,7 +154,10 @@ pub fn run(
         return Ok(already_finished());
     }
     let fresh = namespace.completed.is_empty();
-    let submit = JobPlan::submit_context(namespace.store.job(), fresh);
+    let submit = SubmitContext {
+        job: namespace.store.job(),
+        fresh,
+    };
     plan.check(submit).map_err(RunError::Check)?;
 
     let restored = namespace.completed.last().map(|checkpoint| checkpoint.id);
@@ -265,11 +275,13 @@ impl Namespace {
         let (store, status) = JobStore::open(directory, name, runtime.clone()).await?;
         let finished = matches!(status, NamespaceStatus::Finished { .. });
         let completed = store.recover().await?;
+        // Ordering: ids are also found by the names of folders, which the sweep may remove.
+        let checkpoint_max = store.reserved_ids().await?;
         if !finished {
             store.sweep_orphans(&completed).await?;
         }
         let facts = DurableFacts {
-            checkpoint_max: store.reserved_ids().await?,
+            checkpoint_max,
             // The store itself never gives out an attempt number twice.
             attempt_max: AttemptNumber(0),
         };

@@ -103,7 +103,7 @@ fn an_undisturbed_run_is_exact_and_runs_once() {
     assert!(now == namespace, "the checkpoints were changed");
 }
 
-// BC-60: kill -9 at random moments, another parallelism at each restart.
+// RS-02, TP-10: kill -9 at random moments, another parallelism at each restart.
 #[test]
 fn kills_and_other_parallelisms_change_nothing() {
     const SEED: u64 = 11;
@@ -150,20 +150,20 @@ fn kills_and_other_parallelisms_change_nothing() {
     place.assert_clean(1);
 }
 
-// FT-04
+// FT-01, FT-04
 #[test]
 fn the_final_checkpoint_alone_commits_everything() {
     let place = Place::new();
-    let expected = write_input(&place, 300);
-    let arguments = ["--no-periodic-checkpoints", "--parallelism", "3"];
-    let slow = place.start(&[&arguments[..], &["--rate", "300"]].concat());
+    let expected = write_input(&place, 2_000);
+    let flags = ["--no-periodic-checkpoints", "--parallelism"];
+    let slow = place.start(&[&flags[..], &["1", "--rate", "4000"]].concat());
     wait_until("something is staged", || {
         !support::place::names(&place.staged()).is_empty()
     });
     assert_eq!(oracle::visible_files(&place.output()), Ok(Vec::new()));
     slow.kill();
     assert_eq!(place.completed(), Vec::<u64>::new());
-    let ended = place.start(&arguments).wait().success();
+    let ended = place.start(&[&flags[..], &["3"]].concat()).wait().success();
     assert!(
         ended.stderr.starts_with("starting without a checkpoint\n"),
         "{}",
@@ -206,7 +206,7 @@ fn as_many_checkpoints_are_kept_as_was_asked_for() {
     place.assert_clean(3);
 }
 
-// AL-20: at least once loses nothing, also across kills.
+// A7: at least once loses nothing, also across kills.
 #[test]
 fn at_least_once_loses_nothing() {
     let place = Place::new();
@@ -302,7 +302,10 @@ fn a_growing_file_is_followed_across_kills() {
 // Every phase of a checkpoint, once.
 #[test]
 fn survive_passes_at_a_small_scale() {
-    let arguments = ["--kills", "9", "--seed", "7"].map(str::to_owned);
+    let arguments = [
+        "--kills", "9", "--seed", "7", "--repeat", "4", "--rate", "10000",
+    ]
+    .map(str::to_owned);
     let ended = Process::start(&example("survive"), &arguments)
         .wait()
         .success();

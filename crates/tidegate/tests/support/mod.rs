@@ -12,4 +12,4 @@ pub mod process;
 pub mod text;
 
 pub use place::{Place, files};
-pub use process::{Ended, Process, example, wait_until};
+pub use process::{Process, example, wait_until};

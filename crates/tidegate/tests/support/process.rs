@@ -124,12 +124,14 @@ impl Process {
                 command.env_remove(name);
             }
         }
-        let spawned = command
+        command
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
+            .stderr(Stdio::piped());
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let spawned = command.spawn();
         let mut child = spawned.unwrap_or_else(|e| panic!("start {}: {e}", program.display()));
         let stdout = Gatherer::start(child.stdout.take().unwrap());
         let stderr = Gatherer::start(child.stderr.take().unwrap());
@@ -190,6 +192,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // Its children are in its group: `survive` and `strace` have some.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         // Both fail only if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
