@@ -13,6 +13,7 @@ use tidegate_types::graph::GraphError;
 use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, CompletedCheckpoint};
 use url::Url;
 
+use crate::clock::Clock;
 use crate::driver::{AttemptOptions, Driver};
 use crate::memory::MemoryStore;
 use crate::progress::Observer;
@@ -135,14 +136,7 @@ pub fn run(
     options: &JobOptions,
     observer: &mut dyn Observer,
 ) -> Result<JobReport, RunError> {
-    plan.validate().map_err(RunError::Graph)?;
-    options.settings.validate().map_err(RunError::Settings)?;
-    if cfg!(panic = "abort") {
-        tracing::warn!(
-            "this program is built with panic = \"abort\": a panic in the job's code ends the \
-             process instead of restarting the job"
-        );
-    }
+    check_before_start(&plan, options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("storage")
@@ -153,38 +147,23 @@ pub fn run(
     if namespace.finished {
         return Ok(already_finished());
     }
-    let fresh = namespace.completed.is_empty();
-    let submit = SubmitContext {
-        job: namespace.store.job(),
-        fresh,
-    };
-    plan.check(submit).map_err(RunError::Check)?;
-
     let restored = namespace.completed.last().map(|checkpoint| checkpoint.id);
-    let job = Job::new(
-        namespace.store.job(),
-        plan.graph().clone(),
-        options.settings.clone(),
-        namespace.completed,
-        namespace.facts,
-    )
-    .map_err(|cause| RunError::Restore {
-        job: options.name.clone(),
-        cause,
-    })?;
+    let store = namespace.store.clone();
+    let job = prepare(&plan, options, namespace)?;
+
+    let began = Clock::start();
     let attempts = AttemptOptions {
         mode: options.mode,
         buffer_timeout: options.buffer_timeout,
         serialize: options.serialize,
     };
-    let began = crate::clock::Clock::start();
-    let store = namespace.store.clone();
+    let handle = runtime.handle().clone();
     let mut driver = Driver::new(
         job,
         Arc::new(plan),
-        store,
+        store.clone(),
         attempts,
-        runtime.handle().clone(),
+        handle,
         observer,
     );
     let (end, records) = driver.run();
@@ -196,7 +175,35 @@ pub fn run(
         statistics: driver.job().statistics().clone(),
     };
     conclude(end, report, &options.name, || {
-        runtime.block_on(sweep(&namespace.store))
+        runtime.block_on(sweep(&store));
+    })
+}
+
+fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunError> {
+    plan.validate().map_err(RunError::Graph)?;
+    options.settings.validate().map_err(RunError::Settings)?;
+    if cfg!(panic = "abort") {
+        tracing::warn!(
+            "this program is built with panic = \"abort\": a panic in the job's code ends the \
+             process instead of restarting the job"
+        );
+    }
+    Ok(())
+}
+
+/// Lets sources and sinks check their configuration, and makes the coordinator of the job.
+fn prepare(plan: &JobPlan, options: &JobOptions, namespace: Namespace) -> Result<Job, RunError> {
+    let job = namespace.store.job();
+    let fresh = namespace.completed.is_empty();
+    plan.check(SubmitContext { job, fresh })
+        .map_err(RunError::Check)?;
+    let settings = options.settings.clone();
+    let (completed, facts) = (namespace.completed, namespace.facts);
+    Job::new(job, plan.graph().clone(), settings, completed, facts).map_err(|cause| {
+        RunError::Restore {
+            job: options.name.clone(),
+            cause,
+        }
     })
 }
 

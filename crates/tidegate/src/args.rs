@@ -36,7 +36,8 @@ pub struct Args {
     #[arg(long, env = "TIDEGATE_PARALLELISM", default_value = "1")]
     pub parallelism: NonZeroU32,
 
-    /// Where checkpoints are kept: a path or a file:// URL. Without it nothing outlives the process.
+    /// Where checkpoints are kept: a path or a file:// URL. Without it, nothing outlives the
+    /// process.
     #[arg(long, env = "TIDEGATE_CHECKPOINT_DIR", value_name = "URL")]
     pub checkpoint_dir: Option<String>,
 

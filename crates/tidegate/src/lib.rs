@@ -24,7 +24,8 @@
 //! ```
 //!
 //! From here: [`Environment`] is where a job begins, [`Stream`] and [`KeyedStream`] are what it is
-//! made of, [`Args`] is what its users can set, [`connectors`] is where data comes from and goes to.
+//! made of, [`Args`] is what its users can set, [`connectors`] is where data comes from and goes
+//! to.
 
 mod args;
 mod environment;
@@ -47,6 +48,16 @@ pub use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, MaxParallel
 #[doc(hidden)]
 pub mod __private {
     pub use tidegate_state as state;
+}
+
+/// The programs in the documentation, compiled and run by the tests.
+#[cfg(doctest)]
+mod documentation {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../docs/guide.md")]
+    struct Guide;
 }
 
 /// What most jobs need.

@@ -95,7 +95,10 @@ pub enum GraphError {
         to_parallelism: u32,
     },
     /// Barriers can't be aligned in a loop.
-    #[error("the job graph has a cycle through `{}`; cyclic jobs can't be checkpointed", names(.operators))]
+    #[error(
+        "the job graph has a cycle through `{}`; cyclic jobs can't be checkpointed",
+        names(.operators)
+    )]
     Cycle {
         /// The operators on cycles, in graph order.
         operators: Vec<OperatorUid>,

@@ -89,7 +89,7 @@ impl MaxParallelism {
     /// The key group of a key with this hash. Always below max parallelism.
     #[inline]
     pub fn key_group(self, hash: u64) -> KeyGroup {
-        // Multiplying the upper half by the count maps it evenly onto 0 .. count without a division.
+        // Multiplying the upper half by the count maps it evenly onto 0 .. count, without dividing.
         let upper = hash >> 32;
         KeyGroup(((upper * u64::from(self.0)) >> 32) as u16)
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tidegate_state::Record;
 use tidegate_types::graph::{Edge, GraphError, JobGraph, OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::{JobId, OperatorId, OperatorUid};
+use tidegate_types::{OperatorId, OperatorUid};
 
 pub(crate) use build::{BuiltWorker, build};
 use edge::{EdgeFactory, TypedEdge};
@@ -111,11 +111,6 @@ impl JobPlan {
             .operators
             .iter()
             .any(|op| op.role == OperatorRole::CommittingSink)
-    }
-
-    /// Identity under which checks run; see [`SubmitContext`].
-    pub fn submit_context(job: JobId, fresh: bool) -> SubmitContext {
-        SubmitContext { job, fresh }
     }
 
     /// Adds an operator. `make` runs once per subtask and attempt, on the subtask's worker.
