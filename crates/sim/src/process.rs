@@ -9,10 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use tidegate_coordinator::{AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Notice, Report};
-use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, SnapshotKind};
+use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan};
 
 use crate::attempt::{Attempt, Lane, Stopping};
-use crate::invariants::{Checked, Ownership, ensure, nothing_after_the_end, pauses_between_reads};
+use crate::invariants::{
+    Checked, Ownership, ensure, no_burst, no_busy_waiting, nothing_after_the_end,
+    pauses_between_reads,
+};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::storage::{Deletion, Op, Write};
@@ -77,11 +80,8 @@ impl Process {
         self.job.step(now, event.clone(), &mut actions);
         pauses_between_reads(&event, &actions)?;
         self.job.check_invariants();
-        check_burst(&actions)?;
-        let deadline = self.job.next_deadline();
-        ensure(deadline.is_none_or(|at| at > now.monotonic), "ends", || {
-            format!("the job wants to be called at {deadline:?}, which has passed")
-        })?;
+        no_burst(&actions)?;
+        no_busy_waiting(&self.job, now)?;
         for action in actions {
             let over = self.end.is_some();
             ensure(!over, "ends", || format!("{action:?} follows the end"))?;
@@ -299,19 +299,6 @@ impl Process {
         let end = &self.end;
         format!("end {end:?}, {} ops, attempt {attempt:?}", self.ops.len())
     }
-}
-
-/// Time that has passed while the driver stood still is not made up for (BC-57).
-fn check_burst(actions: &[JobAction]) -> Checked {
-    let is_trigger = |action: &&JobAction| {
-        matches!(action, JobAction::Notify { notice: Notice::Trigger(barrier), .. }
-            if barrier.kind == SnapshotKind::Checkpoint)
-    };
-    let count = actions.iter().filter(is_trigger).count();
-    // One for the interval, and one that somebody asked for.
-    ensure(count <= 2, "ids", || {
-        format!("{count} checkpoints are triggered at once")
-    })
 }
 
 fn on_note(note: &JobNote, ownership: &mut Ownership, outside: &mut Outside) {

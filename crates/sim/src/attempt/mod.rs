@@ -216,8 +216,8 @@ impl Attempt {
             return;
         };
         let duplicates = outside.faults.duplicate_notice;
-        // A trigger may not be repeated: a source that has emitted a checkpoint declines it.
-        if !matches!(notice, Notice::Trigger(_)) && outside.rng.chance(duplicates) {
+        // A repeated trigger costs the checkpoint, which the source then declines, and no more.
+        if outside.rng.chance(duplicates) {
             let later = outside.rng.below(self.notices[worker].len() + 1);
             self.notices[worker].insert(later, notice);
         }

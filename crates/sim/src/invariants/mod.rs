@@ -4,6 +4,7 @@
 mod alignment;
 mod announced;
 mod attempts;
+mod bursts;
 mod ends;
 mod ids;
 mod leaks;
@@ -17,6 +18,7 @@ mod transactions;
 pub(crate) use alignment::Alignments;
 pub(crate) use announced::Announced;
 pub(crate) use attempts::Attempts;
+pub(crate) use bursts::no_burst;
 pub(crate) use ids::Ids;
 pub(crate) use output::Output;
 pub(crate) use ownership::Ownership;
@@ -24,7 +26,9 @@ pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
 pub(crate) use ends::nothing_after_the_end;
 pub(crate) use leaks::nothing_left;
-pub(crate) use liveness::{STEPS_TO_FINISH_MAX, pauses_between_reads, stuck, too_slow};
+pub(crate) use liveness::{
+    STEPS_TO_FINISH_MAX, no_busy_waiting, pauses_between_reads, stuck, too_slow,
+};
 pub(crate) use reachable::may_delete;
 pub(crate) use restorable::{restorable, restorable_job};
 
