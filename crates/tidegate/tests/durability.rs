@@ -3,6 +3,8 @@
 //!
 //! The proof by `strace` needs Linux and `strace`; `TIDEGATE_WITHOUT_STRACE=1` does without it.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 #[path = "../examples/support/oracle.rs"]
 mod oracle;
 mod support;

@@ -1,6 +1,8 @@
 //! The word count as a process that is killed: whatever the moment and whatever the parallelism
 //! afterwards, the finished output is exact.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 #[path = "../examples/support/oracle.rs"]
 mod oracle;
 mod support;
