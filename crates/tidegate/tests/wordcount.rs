@@ -16,7 +16,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use support::{Place, Process, example, files, wait_until};
+use support::{Place, files, wait_until};
 
 /// Three files of text, and one that is empty.
 fn write_input(place: &Place, lines: usize) -> BTreeMap<String, u64> {
@@ -303,12 +303,13 @@ fn a_growing_file_is_followed_across_kills() {
 
 // Every phase of a checkpoint, once.
 #[test]
+#[cfg(feature = "fault-points")]
 fn survive_passes_at_a_small_scale() {
     let arguments = [
         "--kills", "9", "--seed", "7", "--repeat", "4", "--rate", "10000",
     ]
     .map(str::to_owned);
-    let ended = Process::start(&example("survive"), &arguments)
+    let ended = support::Process::start(&support::example("survive"), &arguments)
         .wait()
         .success();
     let phases = [

@@ -40,7 +40,7 @@ fn input_that_cannot_be_read_is_named() {
     fs::remove_file(&looped).unwrap();
 
     let locked = place.write("locked.txt", "secret");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&locked).is_err() {
         let read = format!("read `{}`: ", locked.display());
         place
