@@ -112,7 +112,8 @@ impl Process {
             JobAction::RecoverCompleted => self.ops.push(Op::Recover(None)),
             JobAction::DropCompleted(checkpoint) => {
                 trace!(outside, "drop {}", checkpoint.id);
-                self.ownership.on_discard(checkpoint.files())?;
+                self.ownership
+                    .on_discard(checkpoint.id, checkpoint.files())?;
                 let deletion = Deletion::completed(&checkpoint);
                 self.ops.push(Op::Delete(
                     match outside.has(Mutation::FilesBeforePointer) {
@@ -126,7 +127,7 @@ impl Process {
                 files,
                 metadata,
             } => {
-                self.ownership.on_discard(files.iter())?;
+                self.ownership.on_discard(checkpoint, files.iter())?;
                 trace!(outside, "discard {} files of {checkpoint}", files.len());
                 if !outside.has(Mutation::DiscardIgnored) {
                     let deletion = Deletion::discarded(checkpoint, files, metadata);

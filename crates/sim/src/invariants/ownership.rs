@@ -14,6 +14,10 @@ use crate::store::{Store, Target};
 
 const NAME: &str = "ownership";
 
+/// The coordinator remembers what became of this many checkpoints. A report that is repeated later
+/// than that may discard once more, which harms nothing: names are never used again.
+const REMEMBERED: u64 = 64;
+
 /// The files that one process' coordinator has been handed.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
@@ -48,12 +52,18 @@ impl Ownership {
 
     pub(crate) fn on_discard<'a>(
         &mut self,
-        mut files: impl Iterator<Item = &'a FileHandle>,
+        checkpoint: CheckpointId,
+        files: impl Iterator<Item = &'a FileHandle>,
     ) -> Checked {
-        let again = files.find(|file| !self.discarded.insert(file.name.clone()));
-        ensure(again.is_none(), NAME, || {
-            format!("{again:?} is discarded a second time")
-        })
+        let newest = self.taken.values().copied().max().unwrap_or(checkpoint);
+        let is_forgotten = newest.0.saturating_sub(checkpoint.0) >= REMEMBERED;
+        for file in files {
+            let first = self.discarded.insert(file.name.clone());
+            ensure(first || is_forgotten, NAME, || {
+                format!("`{}` is discarded a second time", file.name)
+            })?;
+        }
+        Ok(())
     }
 
     /// The coordinator leaves, and everything it has issued is done. Nothing failed to be deleted.
