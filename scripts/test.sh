@@ -16,9 +16,11 @@ selected=(--workspace --features fault-points)
 [ $# -gt 0 ] || cargo test "${selected[@]}" --doc
 
 # nextest runs each test in a process of its own and ends one that hangs (.config/nextest.toml).
-# Without it, cargo's own runner does; both build the examples along with the tests.
+# Without it, cargo's own runner does. Tests run examples as processes of their own: nextest builds
+# them along with the tests, cargo only if no kinds of targets are named.
 if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run "${selected[@]}" --no-fail-fast "$@"
 else
-    cargo test "${selected[@]}" --no-fail-fast --lib --bins --tests --examples "$@"
+    cargo build "${selected[@]}" --examples
+    cargo test "${selected[@]}" --no-fail-fast --lib --bins --tests "$@"
 fi
