@@ -14,7 +14,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tidegate_types::{JobId, OperatorUid};
 
@@ -92,6 +92,14 @@ fn check(layout: &Layout, found: &Owner, owner: &Owner) -> Result<(), FileSinkEr
         let (owner, uid) = (found.uid.0.clone(), owner.uid.0.clone());
         return Err(FileSinkError::OtherSink { path, owner, uid });
     }
+    // What a claim leaves that was killed when it had made its link.
+    let draft = draft(layout, owner);
+    match fs::remove_file(&draft) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            return Err(FileSinkError::Prepare { path: draft, cause });
+        }
+        _ => {}
+    }
     layout
         .create()
         .map_err(|cause| FileSinkError::Prepare { path, cause })
@@ -126,10 +134,17 @@ fn is_without_links(error: &io::Error) -> bool {
     )
 }
 
+/// Where the owner file of one job is written before it gets its name.
+fn draft(layout: &Layout, owner: &Owner) -> PathBuf {
+    layout
+        .owner()
+        .with_file_name(format!("owner-{}", owner.job))
+}
+
 /// Writes the owner file unless there is one.
 fn publish(layout: &Layout, owner: &Owner) -> Result<(), FileSinkError> {
     let target = layout.owner();
-    let draft = target.with_file_name(format!("owner-{}", owner.job));
+    let draft = draft(layout, owner);
     let written = File::create(&draft).and_then(|mut file| {
         file.write_all(owner.encode().as_bytes())?;
         file.sync_all()
@@ -189,6 +204,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(&dir.path().join("out"));
         claim(&layout, &owner(1, "a"), false).unwrap();
+        // A claim that was killed when it had made its link leaves its draft, once.
+        fs::write(draft(&layout, &owner(1, "a")), "").unwrap();
         claim(&layout, &owner(1, "a"), false).unwrap();
         let error = claim(&layout, &owner(2, "a"), false)
             .unwrap_err()
