@@ -58,6 +58,11 @@ impl<S> Throttled<S> {
 impl<T: 'static, S: Sink<T>> Sink<T> for Throttled<S> {
     type Writer = ThrottledWriter<S::Writer>;
 
+    fn check(&self) -> Result<(), BoxError> {
+        rate::check(self.per_second)?;
+        self.sink.check()
+    }
+
     fn writer(&self, context: SinkContext) -> Result<Self::Writer, BoxError> {
         let limit = self.limit(&context)?;
         Ok(ThrottledWriter {

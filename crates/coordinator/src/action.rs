@@ -5,6 +5,7 @@
 //! so in bounded time, exactly once: a write that takes too long has the outcome
 //! [`Unknown`](tidegate_types::message::WriteOutcome::Unknown).
 
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_types::message::Notice;
@@ -41,6 +42,15 @@ pub enum RestartDecision {
     RestartAfter(Duration),
     /// The job ends.
     GiveUp,
+}
+
+impl fmt::Display for RestartDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RestartAfter(delay) => write!(f, "restarting after {delay:?}"),
+            Self::GiveUp => f.write_str("giving up"),
+        }
+    }
 }
 
 /// News for logs and progress lines. Nothing has to be done about it.

@@ -17,7 +17,7 @@ use timely::WorkerConfig;
 use timely::communication::{Config, WorkerGuards};
 use timely::worker::Worker;
 
-use crate::background::Background;
+use crate::background::{Background, panic_message};
 use crate::metrics::AttemptMetrics;
 use crate::plan::{BuiltWorker, JobPlan, build};
 use crate::report::{ReportSink, Reporter};
@@ -196,9 +196,13 @@ fn run_worker(
         let built = build(worker, plan, context, background, reports.clone());
         run_until_stopped(worker, &built, inbox, shared);
     }));
-    if outcome.is_err() {
+    if let Err(panic) = outcome {
         // The subtasks catch their own panics, so this one is ours or timely's.
-        reports.fail(None, format!("worker {} panicked", worker.index()));
+        let message = panic_message(&*panic);
+        reports.fail(
+            None,
+            format!("worker {} panicked: {message}", worker.index()),
+        );
         wait_for_stop(shared);
     }
     // Without this, timely would wait for dataflows that will never end by themselves.

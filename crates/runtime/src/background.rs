@@ -1,8 +1,9 @@
 //! A thread beside a worker for what may block: writing snapshots, committing transactions.
 //!
-//! Tasks run one after the other in the order in which they were given. The thread ends, and is
-//! joined, when the last handle is dropped: nothing of an attempt outlives it.
+//! Tasks run one after the other in the order in which they were given. The thread ends when the
+//! last handle is dropped, and the attempt joins it: nothing of an attempt outlives it.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -23,8 +24,18 @@ impl Background {
         Ok((Background { tasks }, thread))
     }
 
-    pub(crate) fn run(&self, task: impl FnOnce() + Send + 'static) {
-        // The thread outlives every handle, and catches panics.
+    /// Runs `task` behind those given before. If it panics, `on_panic` gets the message.
+    pub(crate) fn run(
+        &self,
+        task: impl FnOnce() + Send + 'static,
+        on_panic: impl FnOnce(String) + Send + 'static,
+    ) {
+        let task = move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
+                on_panic(format!("panicked: {}", panic_message(&*panic)));
+            }
+        };
+        // The thread outlives every handle.
         let sent = self.tasks.send(Box::new(task));
         debug_assert!(
             sent.is_ok(),
@@ -35,8 +46,17 @@ impl Background {
 
 fn run(queue: &Receiver<Task>) {
     while let Ok(task) = queue.recv() {
-        // A task that can fail reports that itself; a panic in one must not keep the next from
-        // running. The panic hook has printed it, and the checkpoint it belonged to will expire.
-        let _ = catch_unwind(AssertUnwindSafe(task));
+        task();
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic without a message".to_owned()
     }
 }

@@ -52,7 +52,7 @@ pub trait StateFiles: Send + Sync + 'static {
 
     /// Deletes a file that no acknowledgement has mentioned. A failure leaves an orphan for the
     /// next sweep, never more.
-    fn discard(&self, file: &FileHandle);
+    fn discard(&self, checkpoint: CheckpointId, file: &FileHandle);
 }
 
 /// Set when nobody wants the snapshot any more.
@@ -85,6 +85,12 @@ pub(crate) struct SnapshotJob {
     pub(crate) reports: Reporter,
 }
 
+/// Which part of making a snapshot durable failed.
+enum SnapshotError {
+    Write(BoxError),
+    Seal(BoxError),
+}
+
 impl SnapshotJob {
     /// Whether there is nothing to write: such a job may run on the worker's own thread.
     pub(crate) fn is_instant(&self) -> bool {
@@ -97,44 +103,51 @@ impl SnapshotJob {
         if self.cancelled.is_set() {
             return;
         }
-        match self.make_durable() {
+        match self.write_and_seal() {
             Ok(keyed) => self.acknowledge(keyed, Ticks::now().since(began)),
             Err(_) if self.cancelled.is_set() => {}
-            Err(error) => self.reports.send(Report::Declined {
+            Err(SnapshotError::Write(error)) => self.reports.send(Report::Declined {
                 checkpoint: self.checkpoint,
                 subtask: self.subtask,
                 reason: DeclineReason::WriteFailed {
                     cause: chain(&error),
                 },
             }),
+            // What could not be sealed once is part of every later checkpoint too: only writing it
+            // anew can help.
+            Err(SnapshotError::Seal(error)) => {
+                self.reports.fail(Some(self.subtask), chain(&error));
+            }
         }
     }
 
-    fn make_durable(&mut self) -> Result<Option<KeyedStateHandle>, BoxError> {
-        let keyed = match self.keyed.take() {
-            None => None,
-            Some((frozen, key_groups)) => {
-                let mut file = self.files.create(self.checkpoint, &self.name)?;
-                let mut writer = CancellableWriter {
-                    file: &mut file,
-                    cancelled: &self.cancelled,
-                };
-                frozen.write_to(&mut writer)?;
-                Some(KeyedStateHandle {
-                    file: file.finish()?,
-                    key_groups,
-                })
-            }
-        };
+    fn write_and_seal(&mut self) -> Result<Option<KeyedStateHandle>, SnapshotError> {
+        let keyed = self.write().map_err(SnapshotError::Write)?;
         for seal in self.seals.drain(..) {
             if let Err(error) = seal() {
                 if let Some(keyed) = &keyed {
-                    self.files.discard(&keyed.file);
+                    self.files.discard(self.checkpoint, &keyed.file);
                 }
-                return Err(error);
+                return Err(SnapshotError::Seal(error));
             }
         }
         Ok(keyed)
+    }
+
+    fn write(&mut self) -> Result<Option<KeyedStateHandle>, BoxError> {
+        let Some((frozen, key_groups)) = self.keyed.take() else {
+            return Ok(None);
+        };
+        let mut file = self.files.create(self.checkpoint, &self.name)?;
+        let mut writer = CancellableWriter {
+            file: &mut file,
+            cancelled: &self.cancelled,
+        };
+        frozen.write_to(&mut writer)?;
+        Ok(Some(KeyedStateHandle {
+            file: file.finish()?,
+            key_groups,
+        }))
     }
 
     fn acknowledge(self, keyed: Option<KeyedStateHandle>, write: Duration) {

@@ -7,12 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::{Collected, Driven, Numbers, Options, operator};
+use tidegate_runtime::sink::{
+    Committer, PreCommitted, SinkContext, TransactionWriter, TwoPhaseSink,
+};
 use tidegate_runtime::{
-    BoxError, ByKeyGroup, ByValue, Collector, Count, EdgeKind, FlatMap, JobPlan, Rebalance,
+    BoxError, ByKeyGroup, ByValue, Collector, Count, EdgeKind, FlatMap, Flow, JobPlan, Logic,
+    Rebalance, Ticks,
 };
 use tidegate_types::graph::Partitioning;
-use tidegate_types::message::Report;
-use tidegate_types::{AlignmentMode, CheckpointId, OperatorId, SubtaskId};
+use tidegate_types::message::{Notice, Report};
+use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, OperatorId, SubtaskId};
 
 /// numbers → count by `number % keys` → collect
 fn keyed_count(source: Numbers, keys: u64, parallelism: u32) -> (JobPlan, Collected<(u64, u64)>) {
@@ -296,4 +300,189 @@ fn stopping_a_busy_attempt_joins_everything() {
         driven.trigger(1);
         driven.stop();
     }
+}
+
+/// Adds up slowly what it gets, and emits the sum at the end.
+struct SlowSum(u64);
+
+impl Logic<u64, u64> for SlowSum {
+    fn process(
+        &mut self,
+        input: &mut std::vec::IntoIter<u64>,
+        _out: &mut Collector<u64>,
+    ) -> Result<Flow, BoxError> {
+        self.0 += input.next().unwrap_or(0);
+        Ok(Flow::PauseUntil(
+            Ticks::now().after(Duration::from_millis(3)),
+        ))
+    }
+
+    fn finish(&mut self, out: &mut Collector<u64>) -> Result<(), BoxError> {
+        out.emit(self.0);
+        Ok(())
+    }
+}
+
+// FT-08: what `finish()` emits is before the final barrier, also behind a backlog.
+#[test]
+fn the_final_snapshot_includes_what_finish_emits() {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::up_to(20));
+    let sum = plan.operator::<u64, u64, _>(operator("sum", 1), |_| Ok(SlowSum(0)));
+    let collected = Collected::<u64>::default();
+    let sink = plan.sink(operator("sink", 1), collected.clone());
+    for edge in [(numbers, sum), (sum, sink)] {
+        plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
+            Box::new(Rebalance::default())
+        });
+    }
+    let mut driven = Driven::start(plan, Options::default());
+    wait_for_all_ends(&driven, 1);
+    driven.trigger(1);
+    let states = driven.acknowledgements(1);
+    assert_eq!(*collected.0.lock().unwrap(), [190]);
+    assert!(states.values().all(|state| state.finished), "{states:?}");
+    driven.stop();
+}
+
+// Records that weigh nothing are bounded like all others.
+#[test]
+fn empty_records_are_flow_controlled() {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::endless());
+    let empty = plan.operator::<u64, (), _>(operator("empty", 1), |_| {
+        Ok(FlatMap::new(|_: u64, out: &mut Collector<()>| {
+            out.emit(());
+            Ok(())
+        }))
+    });
+    let slow = plan.operator::<(), u64, _>(operator("slow", 1), |_| {
+        Ok(FlatMap::new(|(), out: &mut Collector<u64>| {
+            std::thread::sleep(Duration::from_micros(200));
+            out.emit(1);
+            Ok(())
+        }))
+    });
+    let sink = plan.sink(operator("sink", 1), Collected::<u64>::default());
+    let forward = Partitioning::Forward;
+    plan.connect::<u64>((numbers, empty), forward, EdgeKind::Records, |_| {
+        Box::new(Rebalance::default())
+    });
+    plan.connect::<()>((empty, slow), forward, EdgeKind::Records, |_| {
+        Box::new(Rebalance::default())
+    });
+    plan.connect::<u64>((slow, sink), forward, EdgeKind::Records, |_| {
+        Box::new(Rebalance::default())
+    });
+    let mut driven = Driven::start(plan, Options::default());
+    for checkpoint in 1..=5 {
+        let began = Instant::now();
+        driven.trigger(checkpoint);
+        driven.acknowledgements(checkpoint);
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+    driven.stop();
+}
+
+/// Makes one empty transaction per checkpoint; committing or sealing it fails as told.
+#[derive(Clone, Copy)]
+struct Fragile {
+    seal_fails: bool,
+}
+
+impl TwoPhaseSink<u64> for Fragile {
+    type Transaction = u64;
+    type Writer = Fragile;
+    type Committer = Fragile;
+
+    fn writer(&self, _context: SinkContext) -> Result<Fragile, BoxError> {
+        Ok(*self)
+    }
+
+    fn committer(&self, _context: SinkContext) -> Result<Fragile, BoxError> {
+        Ok(*self)
+    }
+}
+
+impl TransactionWriter<u64> for Fragile {
+    type Transaction = u64;
+
+    fn write(&mut self, records: &mut std::vec::IntoIter<u64>) -> Result<Flow, BoxError> {
+        records.for_each(drop);
+        Ok(Flow::Continue)
+    }
+
+    fn pre_commit(&mut self, checkpoint: CheckpointId) -> Result<Vec<PreCommitted<u64>>, BoxError> {
+        let fails = self.seal_fails;
+        let seal = move || if fails { Err("no sync".into()) } else { Ok(()) };
+        Ok(vec![PreCommitted {
+            transaction: checkpoint.0,
+            seal: Box::new(seal),
+        }])
+    }
+}
+
+impl Committer for Fragile {
+    type Transaction = u64;
+
+    fn commit(&mut self, transaction: &u64) -> Result<(), BoxError> {
+        panic!("commit of {transaction} went wrong");
+    }
+
+    fn clean_up(&mut self, _attempt: AttemptNumber) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+fn fragile(seal_fails: bool) -> Driven {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::endless());
+    let sink = plan.two_phase_sink::<u64, _>(operator("sink", 1), Fragile { seal_fails });
+    plan.connect::<u64>(
+        (numbers, sink),
+        Partitioning::Forward,
+        EdgeKind::Records,
+        |_| Box::new(Rebalance::default()),
+    );
+    Driven::start(plan, Options::default())
+}
+
+fn assert_sink_fails(driven: &Driven, text: &str) {
+    driven.wait_for("failure", |report| match report {
+        Report::Failed(failure) => {
+            assert_eq!(
+                failure.subtask.map(|subtask| subtask.operator),
+                Some(OperatorId(2))
+            );
+            assert!(failure.cause.contains(text), "{}", failure.cause);
+            true
+        }
+        _ => false,
+    });
+}
+
+// A commit that panics ends the attempt rather than leaving it to wait for ever.
+#[test]
+fn a_panic_in_a_commit_fails_the_attempt() {
+    let mut driven = fragile(false);
+    driven.trigger(1);
+    driven.acknowledgements(1);
+    driven.notify(Notice::Completed {
+        checkpoint: CheckpointId(1),
+    });
+    assert_sink_fails(&driven, "commit of 1 went wrong");
+    driven.stop();
+}
+
+// What can't be made durable would be part of every later checkpoint: only a restart helps.
+#[test]
+fn a_failed_seal_fails_the_attempt() {
+    let mut driven = fragile(true);
+    driven.trigger(1);
+    assert_sink_fails(&driven, "no sync");
+    driven.stop();
 }

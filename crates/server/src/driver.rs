@@ -10,13 +10,13 @@ use std::time::Duration;
 use tidegate_coordinator::{Job, JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, JobPlan};
 use tidegate_types::graph::OperatorRole;
-use tidegate_types::message::WriteOutcome;
 use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
 use crate::progress::{Observer, Progress};
+use crate::storage_actions::StorageActions;
 use crate::store::Store;
 
 /// How often the observer hears of progress.
@@ -41,6 +41,7 @@ pub(crate) struct Driver<'a> {
     job: Job,
     plan: Arc<JobPlan>,
     store: Store,
+    storage: StorageActions,
     options: AttemptOptions,
     observer: &'a mut dyn Observer,
     clock: Clock,
@@ -49,6 +50,8 @@ pub(crate) struct Driver<'a> {
     sender: Sender<JobEvent>,
     tasks: JoinSet<()>,
     running: Option<Running>,
+    /// The last attempt that was asked to stop.
+    stopping: Option<AttemptNumber>,
     records_before: u64,
 }
 
@@ -65,6 +68,7 @@ impl<'a> Driver<'a> {
         Driver {
             job,
             plan,
+            storage: StorageActions::new(store.clone()),
             store,
             options,
             observer,
@@ -74,6 +78,7 @@ impl<'a> Driver<'a> {
             sender,
             tasks: JoinSet::new(),
             running: None,
+            stopping: None,
             records_before: 0,
         }
     }
@@ -151,16 +156,16 @@ impl<'a> Driver<'a> {
 
     /// Storage actions run side by side; what is to follow one waits for its event.
     fn spawn(&mut self, action: JobAction) {
-        let store = self.store.clone();
+        while self.tasks.try_join_next().is_some() {}
+        let outcome = self.storage.issue(action);
         let sender = self.sender.clone();
         let task = async move {
-            if let Some(event) = perform_storage(&store, action).await {
+            if let Some(event) = outcome.await {
                 // The loop is gone only when nobody waits for the outcome any more.
                 let _ = sender.send(event);
             }
         };
         self.tasks.spawn_on(task, &self.runtime);
-        while self.tasks.try_join_next().is_some() {}
     }
 
     fn start(
@@ -203,8 +208,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Joining waits for snapshots that are being written, so it has a thread of its own.
+    /// Joining waits for user code to return, so it has a thread of its own. Asked again, it
+    /// doesn't answer before that thread does.
     fn stop(&mut self, attempt: AttemptNumber) {
+        if self.stopping == Some(attempt) {
+            return;
+        }
+        self.stopping = Some(attempt);
         let running = self.running.take_if(|running| running.number == attempt);
         if let Some(running) = &running {
             self.records_before += emitted(&self.plan, &running.metrics);
@@ -238,8 +248,10 @@ impl<'a> Driver<'a> {
             self.records_before += emitted(&self.plan, &running.metrics);
             running.attempt.stop();
         }
-        let tasks = std::mem::take(&mut self.tasks);
-        self.runtime.block_on(tasks.join_all());
+        let mut tasks = std::mem::take(&mut self.tasks);
+        // A task that panicked has given its outcome, or nobody waits for one.
+        self.runtime
+            .block_on(async { while tasks.join_next().await.is_some() {} });
         self.show_progress();
     }
 }
@@ -253,57 +265,6 @@ fn emitted(plan: &JobPlan, metrics: &AttemptMetrics) -> u64 {
         .into_iter()
         .map(|subtask| metrics.records_out(subtask))
         .sum()
-}
-
-async fn perform_storage(store: &Store, action: JobAction) -> Option<JobEvent> {
-    Some(match action {
-        JobAction::ReserveAttempt => match store.reserve_attempt().await {
-            Ok(attempt) => JobEvent::AttemptReserved {
-                attempt,
-                outcome: WriteOutcome::Done,
-            },
-            Err(cause) => JobEvent::AttemptReserved {
-                attempt: AttemptNumber(0),
-                outcome: WriteOutcome::NotDone { cause },
-            },
-        },
-        JobAction::ReserveIds { up_to } => JobEvent::IdsReserved {
-            up_to,
-            outcome: store.reserve_ids(up_to).await,
-        },
-        JobAction::PublishMetadata(checkpoint) => JobEvent::MetadataPublished {
-            checkpoint: checkpoint.id,
-            outcome: store.publish_metadata(*checkpoint).await,
-        },
-        JobAction::StorePointer { checkpoint } => JobEvent::PointerStored {
-            checkpoint,
-            outcome: store.store_pointer(checkpoint).await,
-        },
-        JobAction::RecoverCompleted => JobEvent::Recovered {
-            completed: store.recover().await,
-        },
-        JobAction::MarkFinished { checkpoint } => JobEvent::MarkedFinished {
-            outcome: store.mark_finished(checkpoint).await,
-        },
-        JobAction::DropCompleted(checkpoint) => {
-            store.drop_completed(&checkpoint).await;
-            return None;
-        }
-        JobAction::DiscardFiles {
-            checkpoint,
-            files,
-            metadata,
-        } => {
-            store.discard(checkpoint, &files, metadata).await;
-            return None;
-        }
-        JobAction::End(_)
-        | JobAction::StartAttempt { .. }
-        | JobAction::StopAttempt { .. }
-        | JobAction::Notify { .. }
-        | JobAction::Note(_)
-        | JobAction::RefuseTrigger { .. } => unreachable!("performed by the driver's loop"),
-    })
 }
 
 fn log(note: &JobNote) {
@@ -330,7 +291,7 @@ fn log(note: &JobNote) {
             decision,
         } => {
             let attempt = attempt.map(|attempt| attempt.to_string());
-            tracing::warn!(attempt, %reason, ?decision, "attempt failed");
+            tracing::info!(attempt, %reason, %decision, "attempt failed");
         }
     }
 }

@@ -101,6 +101,12 @@ pub enum RunError {
         #[source]
         cause: JobError,
     },
+    /// The job would block a thread that other tasks wait for.
+    #[error(
+        "a job blocks its thread and can't be run on a Tokio task; run it on a thread of its own \
+         (`tokio::task::spawn_blocking` doesn't do: use `std::thread`)"
+    )]
+    InsideTokio,
     /// The operating system refused threads.
     #[error("start the threads for storage")]
     Threads(#[source] std::io::Error),
@@ -180,6 +186,9 @@ pub fn run(
 }
 
 fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunError> {
+    if tokio::runtime::Handle::try_current().is_ok() {
+        return Err(RunError::InsideTokio);
+    }
     plan.validate().map_err(RunError::Graph)?;
     options.settings.validate().map_err(RunError::Settings)?;
     if cfg!(panic = "abort") {
@@ -284,9 +293,8 @@ impl Namespace {
         let completed = store.recover().await?;
         // Ordering: ids are also found by the names of folders, which the sweep may remove.
         let checkpoint_max = store.reserved_ids().await?;
-        if !finished {
-            store.sweep_orphans(&completed).await?;
-        }
+        // Also of a finished job: it may have been killed between its marker and its last sweep.
+        store.sweep_orphans(&completed).await?;
         let facts = DurableFacts {
             checkpoint_max,
             // The store itself never gives out an attempt number twice.

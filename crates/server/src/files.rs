@@ -34,12 +34,11 @@ impl StateFiles for DurableFiles {
         Ok(Box::new(BufReader::with_capacity(READ_BYTES, reader)))
     }
 
-    fn discard(&self, file: &FileHandle) {
+    fn discard(&self, checkpoint: CheckpointId, file: &FileHandle) {
         let store = self.store.clone();
         let files = [file.clone()];
         self.runtime.spawn(async move {
-            // The file is of no checkpoint, so the number only names the folder it may be in.
-            if let Err(error) = store.discard_files(CheckpointId::NONE, &files, false).await {
+            if let Err(error) = store.discard_files(checkpoint, &files, false).await {
                 tracing::warn!(%error, "a state file was left for the next sweep");
             }
         });

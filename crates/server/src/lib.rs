@@ -10,6 +10,7 @@ mod embedded;
 mod files;
 mod memory;
 mod progress;
+mod storage_actions;
 mod store;
 
 pub use embedded::{CheckpointLocation, JobOptions, JobReport, RunError, run};

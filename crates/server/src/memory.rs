@@ -99,7 +99,7 @@ impl StateFiles for MemoryFiles {
         }
     }
 
-    fn discard(&self, file: &FileHandle) {
+    fn discard(&self, _checkpoint: CheckpointId, file: &FileHandle) {
         self.store.contents().files.remove(&file.name);
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tidegate_runtime::JobPlan;
 use tidegate_runtime::source::Source;
-use tidegate_server::{CheckpointLocation, JobOptions, JobReport, Observer, Silent};
+use tidegate_server::{CheckpointLocation, JobOptions, JobReport, Observer};
 use tidegate_types::AlignmentMode;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;
 use crate::error::Result;
-use crate::progress::ProgressLine;
+use crate::progress::{LogFailures, ProgressLine};
 use crate::stream::{Draft, Stream};
 
 /// A job in the making, and the settings it will run with.
@@ -107,7 +107,7 @@ impl Environment {
         let mut line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
         let observer: &mut dyn Observer = match &mut line {
             Some(line) => line,
-            None => &mut Silent,
+            None => &mut LogFailures,
         };
         let outcome = tidegate_server::run(plan, &options, observer);
         if let Some(line) = line {

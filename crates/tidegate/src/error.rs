@@ -26,15 +26,6 @@ pub enum Error {
          the process"
     )]
     IntervalWithoutDir,
-    /// An operator was given a parallelism it can't have.
-    #[error("operator `{uid}`")]
-    Parallelism {
-        /// The operator.
-        uid: String,
-        /// What is wrong.
-        #[source]
-        cause: tidegate_types::KeyGroupError,
-    },
 }
 
 impl fmt::Debug for Error {

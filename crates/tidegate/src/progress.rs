@@ -70,7 +70,7 @@ impl Observer for ProgressLine {
             reason, decision, ..
         } = note
         {
-            self.say(&format!("the attempt failed: {reason} ({decision:?})"));
+            self.say(&format!("the attempt failed: {reason}; {decision}"));
         }
     }
 
@@ -90,6 +90,20 @@ impl Observer for ProgressLine {
         self.bar
             .set_message(format!("{records} records, {rate}/s; {checkpoint}"));
         self.bar.tick();
+    }
+}
+
+/// Shows nothing, but logs what somebody should know of.
+pub(crate) struct LogFailures;
+
+impl Observer for LogFailures {
+    fn on_note(&mut self, note: &JobNote) {
+        if let JobNote::AttemptFailed {
+            reason, decision, ..
+        } = note
+        {
+            tracing::warn!(%reason, %decision, "the attempt failed");
+        }
     }
 }
 

@@ -68,7 +68,7 @@ impl<T: Record> Collector<T> {
     /// Sends `record` downstream, on every outgoing edge.
     #[inline]
     pub fn emit(&mut self, record: T) {
-        self.staged_bytes += size_of::<T>() + record.heap_bytes();
+        self.staged_bytes += (size_of::<T>() + record.heap_bytes()).max(1);
         self.staged.push(record);
         if self.staged.len() >= STAGED_RECORDS_MAX || self.staged_bytes >= self.staged_bytes_max {
             self.route_staged();

@@ -96,7 +96,8 @@ impl<T: Record> Targets<T> {
     #[inline]
     pub fn push(&mut self, position: usize, record: T) {
         let weight = match self.weighing {
-            Weighing::Bytes => (size_of::<T>() + record.heap_bytes()) as u64,
+            // Even nothing weighs something, or nothing would bound its number.
+            Weighing::Bytes => (size_of::<T>() + record.heap_bytes()).max(1) as u64,
             Weighing::Records => 1,
         };
         let target = &mut self.targets[position];

@@ -168,7 +168,11 @@ impl JobPlan {
             role: OperatorRole::Sink,
             ..spec
         };
-        self.operator::<T, (), _>(spec, move |context| Plain::open(&sink, context))
+        let sink = Arc::new(sink);
+        let shared = Arc::clone(&sink);
+        let id = self.operator::<T, (), _>(spec, move |context| Plain::open(&*shared, context));
+        self.checks.push((id, Box::new(move |_, _| sink.check())));
+        id
     }
 
     /// Adds a two-phase sink.

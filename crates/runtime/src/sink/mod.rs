@@ -49,6 +49,14 @@ pub trait Sink<T>: Send + Sync + 'static {
     /// Writes for one subtask.
     type Writer: SinkWriter<T>;
 
+    /// Checks the configuration when the job is submitted, before anything runs.
+    ///
+    /// # Errors
+    /// For what can't work, naming it and what to do.
+    fn check(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// Makes the writer of one subtask.
     ///
     /// # Errors

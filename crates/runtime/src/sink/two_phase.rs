@@ -5,6 +5,7 @@
 //! time in order on the background thread, and `Committed(n)` is reported after all up to *n*.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
 
@@ -64,8 +65,11 @@ impl SharedSeal {
         SharedSeal(Arc::new(Mutex::new(SealState::Open(seal))))
     }
 
+    /// Whether there is nothing to do any more. Never waits: a seal that is running may take long,
+    /// and running it again costs nothing.
     fn is_sealed(&self) -> bool {
-        matches!(*lock(&self.0), SealState::Sealed)
+        let state = self.0.try_lock();
+        state.is_ok_and(|state| matches!(*state, SealState::Sealed))
     }
 
     fn run(&self) -> Result<(), SealError> {
@@ -96,7 +100,7 @@ pub(crate) struct TwoPhase<T, S: TwoPhaseSink<T>> {
     pending: Arc<Mutex<Vec<Pending<S::Transaction>>>>,
     commits: Commits,
     /// Leftovers of former attempts are still to be removed, by this subtask.
-    cleans_up: bool,
+    cleans_up: Arc<AtomicBool>,
     records: PhantomData<fn(T)>,
 }
 
@@ -121,7 +125,7 @@ impl<T: 'static, S: TwoPhaseSink<T>> TwoPhase<T, S> {
             writer: sink.writer(place.clone())?,
             committer: Arc::new(Mutex::new(committer)),
             pending: Arc::default(),
-            cleans_up: place.subtask.index == 0,
+            cleans_up: Arc::new(AtomicBool::new(place.subtask.index == 0)),
             commits: Commits {
                 background: context.commits.clone(),
                 reports: context.reports.clone(),
@@ -131,37 +135,50 @@ impl<T: 'static, S: TwoPhaseSink<T>> TwoPhase<T, S> {
         })
     }
 
-    fn commit_up_to(&mut self, checkpoint: CheckpointId) {
+    fn commit_up_to(&self, checkpoint: CheckpointId) {
         let committer = Arc::clone(&self.committer);
         let pending = Arc::clone(&self.pending);
+        let cleans_up = Arc::clone(&self.cleans_up);
         let commits = self.commits.clone();
-        // A completed checkpoint of this attempt means that every subtask has restored.
-        let cleans_up = std::mem::take(&mut self.cleans_up);
-        self.commits.background.run(move || {
+        let subtask = commits.context.subtask;
+        let reports = commits.reports.clone();
+        let commit = move || {
             let mut committer = lock(&committer);
             if let Err(error) = commit_pending(&mut *committer, &pending, checkpoint) {
-                commits
-                    .reports
-                    .fail(Some(commits.context.subtask), chain(&error));
+                commits.reports.fail(Some(subtask), chain(&error));
                 return;
             }
-            if cleans_up && let Err(error) = committer.clean_up(commits.context.attempt) {
-                tracing::warn!(
-                    operator = commits.context.uid,
-                    error = chain(&error),
-                    "could not remove what former attempts left"
-                );
+            // A completed checkpoint of this attempt means that every subtask has restored.
+            if cleans_up.load(Ordering::Relaxed) && commits.clean_up(&mut *committer) {
+                cleans_up.store(false, Ordering::Relaxed);
             }
-            let subtask = commits.context.subtask;
-            commits.reports.send(Report::Committed {
+            let committed = Report::Committed {
                 checkpoint,
                 subtask,
-            });
-        });
+            };
+            commits.reports.send(committed);
+        };
+        let on_panic = move |cause| reports.fail(Some(subtask), cause);
+        self.commits.background.run(commit, on_panic);
     }
 }
 
-/// A panic in user code while the lock was held has ended the attempt already.
+impl Commits {
+    /// Returns whether it worked; if not, the next commit tries again.
+    fn clean_up(&self, committer: &mut impl Committer) -> bool {
+        let outcome = committer.clean_up(self.context.attempt);
+        if let Err(error) = &outcome {
+            tracing::warn!(
+                operator = self.context.uid,
+                error = chain(error),
+                "could not remove what former attempts left"
+            );
+        }
+        outcome.is_ok()
+    }
+}
+
+/// A panic in user code while the lock was held ends the attempt; until then, others may go on.
 fn lock<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

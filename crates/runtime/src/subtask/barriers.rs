@@ -30,7 +30,11 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 
     /// Only enumerators are triggered; all others learn of a checkpoint by its barrier.
     fn on_trigger(&mut self, barrier: CheckpointBarrier) {
-        if barrier.checkpoint <= self.passed {
+        if barrier.checkpoint == self.passed {
+            // The same trigger again.
+            return;
+        }
+        if barrier.checkpoint < self.passed {
             let reason = DeclineReason::Superseded {
                 latest: self.passed,
             };
@@ -173,7 +177,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         if job.is_instant() {
             job.run();
         } else {
-            self.context.background.run(move || job.run());
+            let (reports, subtask) = (job.reports.clone(), job.subtask);
+            let on_panic = move |cause| reports.fail(Some(subtask), cause);
+            self.context.background.run(move || job.run(), on_panic);
         }
     }
 }

@@ -25,6 +25,7 @@ use tidegate_types::{AlignmentMode, CheckpointId, SubtaskId};
 use timely::scheduling::Activator;
 
 use crate::alignment::{Alignment, AlignmentAction, ChannelIndex};
+use crate::background::panic_message;
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::input::Inputs;
@@ -36,6 +37,9 @@ use crate::snapshot::Cancelled;
 
 /// How long one activation works before it lets other operators of the worker have a turn.
 const ACTIVATION_MAX: Duration = Duration::from_millis(1);
+
+/// Longest timer that is set; a later moment is waited for in several steps.
+const TIMER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long to leave a snapshot's writer alone that has enough to do.
 const WRITERS_WAIT: Duration = Duration::from_millis(1);
@@ -296,8 +300,17 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             }
             Payload::Barrier(barrier) => self.on_barrier(channel, barrier),
             Payload::Cancel(checkpoint) => self.on_cancel(channel, checkpoint),
-            Payload::EndOfData => Ok(()),
+            Payload::EndOfData => self.on_end_of_data(),
         }
+    }
+
+    /// The end of all input is worked off before the next marker, so that the snapshot of the final
+    /// barrier, which may be right behind, includes what `finish()` emits.
+    fn on_end_of_data(&mut self) -> Result<(), BoxError> {
+        if self.inputs.all_ended() {
+            self.poll_logic()?;
+        }
+        Ok(())
     }
 
     fn process_current(&mut self) -> Result<(), BoxError> {
@@ -392,6 +405,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 
     fn set_timer(&mut self, now: Ticks, at: Ticks) {
         // Every activate_after stays in timely's heap until it fires: set none that is no sooner.
+        let at = at.min(now.after(TIMER_MAX));
         if self.timer.is_none_or(|timer| at < timer) {
             self.timer = Some(at);
             self.activator.activate_after(at.since(now));
@@ -399,12 +413,11 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     }
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    if let Some(text) = panic.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = panic.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "a panic without a message".to_owned()
+impl<In, Out, L> Drop for Subtask<In, Out, L> {
+    /// What this subtask has not acknowledged by now belongs to no checkpoint any more.
+    fn drop(&mut self) {
+        for (_, cancelled) in &self.snapshots {
+            cancelled.set();
+        }
     }
 }

@@ -213,7 +213,7 @@ impl StateFiles for Files {
         Ok(Box::new(Cursor::new(bytes.ok_or("no such file")?)))
     }
 
-    fn discard(&self, file: &FileHandle) {
+    fn discard(&self, _checkpoint: CheckpointId, file: &FileHandle) {
         self.0.lock().unwrap().remove(&file.name);
     }
 }
