@@ -251,7 +251,13 @@ impl Subtask {
             }
             Payload::Barrier(barrier) => self.on_barrier(input, barrier, hands)?,
             Payload::Cancel(checkpoint) => self.on_cancel(input, checkpoint, hands)?,
-            Payload::EndOfData => self.ended[input] = true,
+            Payload::EndOfData => {
+                self.ended[input] = true;
+                // The end is worked off before the next marker, as in the runtime.
+                if self.input_ended() {
+                    self.poll(hands);
+                }
+            }
         }
         Ok(())
     }
