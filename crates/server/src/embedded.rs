@@ -291,6 +291,10 @@ impl Namespace {
         let (store, status) = JobStore::open(directory, name, runtime.clone()).await?;
         let finished = matches!(status, NamespaceStatus::Finished { .. });
         let completed = store.recover().await?;
+        if let Some(latest) = completed.last() {
+            // Before anything runs: an attempt that can't restore would only be tried again.
+            store.verify_files(latest).await?;
+        }
         // Ordering: ids are also found by the names of folders, which the sweep may remove.
         let checkpoint_max = store.reserved_ids().await?;
         // Also of a finished job: it may have been killed between its marker and its last sweep.

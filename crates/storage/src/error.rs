@@ -159,8 +159,9 @@ pub enum StorageError {
     },
     /// A completed checkpoint can't be read.
     #[error(
-        "can't read completed checkpoint `{checkpoint}`; repair or bring back its files, or \
-         delete `{pointer}` to fall back to an older checkpoint"
+        "can't read completed checkpoint `{checkpoint}`; repair or bring back its files; \
+         docs/operations.md says how to fall back to an older checkpoint, if one was retained, by \
+         deleting `{pointer}`"
     )]
     UnreadableCheckpoint {
         /// The checkpoint.

@@ -103,7 +103,7 @@ fn an_unreadable_checkpoint_is_an_error_not_a_fallback() {
         let message = message_naming(&error, &store, path.to_str().unwrap());
         assert!(message.contains(text), "{message}");
         assert!(
-            message.contains("to fall back to an older checkpoint"),
+            message.contains("how to fall back to an older checkpoint"),
             "{message}"
         );
     }
