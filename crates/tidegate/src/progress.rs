@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use tidegate_coordinator::{JobNote, Statistics};
+use tidegate_coordinator::{JobNote, Statistics, Summary};
 use tidegate_server::{JobReport, Observer, Progress};
 use tidegate_types::CheckpointId;
 
@@ -118,24 +118,35 @@ fn summary(report: &JobReport) -> Vec<String> {
         "{records} records in {seconds:.2} s, {} records/s",
         HumanCount(rate)
     )];
-    lines.push(checkpoints(&report.statistics));
+    lines.extend(checkpoints(&report.statistics));
     lines
 }
 
-fn checkpoints(statistics: &Statistics) -> String {
+fn checkpoints(statistics: &Statistics) -> Vec<String> {
     let Statistics {
         completed,
         failed,
         restarts,
-        sync_us,
         ..
     } = statistics;
-    let mut text = format!("{completed} checkpoints completed, {failed} failed");
+    let mut counts = format!("{completed} checkpoints completed, {failed} failed");
     if *restarts > 0 {
-        text += &format!(", {restarts} restarts");
+        counts += &format!(", {restarts} restarts");
     }
-    if let (Some(p50), Some(p99), Some(max)) = (sync_us.p50(), sync_us.p99(), sync_us.max()) {
-        text += &format!("; barriers paused a subtask for {p50} µs (p99 {p99}, max {max})");
-    }
-    text
+    let mut lines = vec![counts];
+    let took = distribution(&statistics.duration_ms, "ms");
+    lines.extend(took.map(|took| format!("from trigger to completion: {took}")));
+    let paused = distribution(&statistics.sync_us, "µs");
+    lines.extend(paused.map(|paused| format!("barriers paused a subtask for: {paused}")));
+    let aligned = distribution(&statistics.alignment_us, "µs");
+    lines.extend(aligned.map(|aligned| format!("a subtask aligned its inputs for: {aligned}")));
+    lines
+}
+
+/// Median, 99th percentile and maximum; nothing if nothing was measured.
+fn distribution(summary: &Summary, unit: &str) -> Option<String> {
+    let (p50, p99, max) = (summary.p50()?, summary.p99()?, summary.max()?);
+    Some(format!(
+        "p50 {p50} {unit}, p99 {p99} {unit}, max {max} {unit}"
+    ))
 }

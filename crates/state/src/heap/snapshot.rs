@@ -155,8 +155,8 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
                     break;
                 }
                 let behind = |snapshot: &PendingSnapshot<K, V>| snapshot.link.is_writer_behind();
-                // A writer that keeps up is never made to wait for another, which may be waiting for
-                // it in turn: a thread that writes one snapshot after the other.
+                // A writer that keeps up is never made to wait for another, which may be waiting
+                // for it in turn: a thread that writes one snapshot after the other.
                 if throttle && self.pending.iter().all(behind) {
                     return SnapshotProgress::WritersBehind;
                 }
