@@ -8,8 +8,9 @@
 //!
 //! Invariants, checked after every step of a debug build:
 //! *completed ids only grow · a completion is announced only after its pointer is stored · a file
-//! is discarded at most once, and never while a retained checkpoint refers to it · at most
-//! `max_concurrent` pending checkpoints besides the final one · nothing follows the end.*
+//! is discarded once (again only if its acknowledgement is repeated much later; its name is never
+//! used again), and never while a retained checkpoint refers to it · at most `max_concurrent`
+//! pending checkpoints besides the final one · nothing follows the end.*
 
 mod action;
 mod checkpoint;

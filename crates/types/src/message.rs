@@ -28,15 +28,6 @@ pub enum Notice {
     },
 }
 
-/// A notice and the attempt it is meant for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressedNotice {
-    /// Subtasks of another attempt ignore the notice.
-    pub attempt: AttemptNumber,
-    /// What to do.
-    pub notice: Notice,
-}
-
 /// Why a subtask can't take part in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeclineReason {
@@ -99,8 +90,7 @@ pub struct SubtaskFailure {
     pub cause: String,
 }
 
-/// From a subtask to the coordinator. `attempt` is added by the driver's channel, see
-/// [`AddressedReport`].
+/// From a subtask to the coordinator; travels as an [`AddressedReport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The subtask has restored its state and runs.
