@@ -22,6 +22,9 @@ use crate::store::Store;
 /// How often the observer hears of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// An attempt that takes longer to stop is reported.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How the attempts of a job run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptOptions {
@@ -226,7 +229,21 @@ impl<'a> Driver<'a> {
             }
             let _ = sender.send(JobEvent::AttemptStopped { attempt });
         };
-        self.tasks.spawn_blocking_on(join, &self.runtime);
+        let mut joined = self.runtime.spawn_blocking(join);
+        let watched = async move {
+            if tokio::time::timeout(STOP_PATIENCE, &mut joined)
+                .await
+                .is_err()
+            {
+                tracing::warn!(
+                    %attempt,
+                    "the attempt has not stopped after {STOP_PATIENCE:?}: code of the job, or the \
+                     storage, doesn't return; the job goes on when it does"
+                );
+                let _ = joined.await;
+            }
+        };
+        self.tasks.spawn_on(watched, &self.runtime);
     }
 
     fn records(&self) -> u64 {
