@@ -11,7 +11,7 @@ use super::exceptions::{ARROWS, TEST_ARROWS};
 use super::manifest::{Dependency, Manifest, parse};
 use super::{SourceFile, Violation};
 
-/// Most direct dependencies of the crates in [`SMALL`], those for tests left out.
+/// Most direct dependencies of the crates in `SMALL`, those for tests left out.
 pub const SMALL_DEPENDENCIES_MAX: usize = 5;
 
 const SMALL: [&str; 2] = ["types", "coordinator"];

@@ -77,7 +77,7 @@ const WORDS: [Word; 15] = [
 /// Folders at the root of a machine that only one machine has.
 const MACHINE_FOLDERS: [&str; 3] = ["home", "work", "root"];
 
-/// Checks code for [`WORDS`].
+/// Checks code for `WORDS`.
 pub fn check_code(files: &[SourceFile]) -> Vec<Violation> {
     let masked: Vec<(&SourceFile, Vec<MaskedLine>)> = files
         .iter()
