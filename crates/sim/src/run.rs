@@ -3,6 +3,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use clap::ValueEnum;
+
 use crate::external::External;
 use crate::invariants::{Invariants, Violation};
 use crate::mutation::Mutation;
@@ -24,6 +26,23 @@ pub struct Options {
     pub trace: Option<TraceSink>,
 }
 
+impl Options {
+    /// As one would give them on the command line.
+    fn flags(&self, seed: u64) -> String {
+        let mut flags = format!("--seed {seed} --trace");
+        if let Some(steps) = self.fault_steps {
+            flags += &format!(" --steps {steps}");
+        }
+        let mutation = self
+            .mutation
+            .and_then(|mutation| mutation.to_possible_value());
+        if let Some(mutation) = mutation {
+            flags += &format!(" --mutation {}", mutation.get_name());
+        }
+        flags
+    }
+}
+
 /// A run in which every promise was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -40,6 +59,8 @@ pub struct Failure {
     pub seed: u64,
     /// What was broken.
     pub violation: Violation,
+    /// The flags that lead there again.
+    pub flags: String,
     /// The last lines of the trace.
     pub lines: Vec<String>,
     /// What the run was made of.
@@ -52,13 +73,13 @@ impl fmt::Display for Failure {
             writeln!(f, "{line}")?;
         }
         let Failure {
-            seed, violation, ..
+            seed,
+            violation,
+            flags,
+            ..
         } = self;
         writeln!(f, "seed {seed} breaks {violation}")?;
-        write!(
-            f,
-            "replay: cargo run --release -p tidegate-sim -- --seed {seed} --trace"
-        )
+        write!(f, "replay: cargo run --release -p tidegate-sim -- {flags}")
     }
 }
 
@@ -67,6 +88,7 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The first broken promise. A panic of a core counts as one, named `panic`.
 pub fn run(seed: u64, options: Options) -> Result<Report, Box<Failure>> {
+    let flags = options.flags(seed);
     let mut scenario = Scenario::draw(&mut Rng::new(seed, 0));
     scenario.heal_at = options.fault_steps.unwrap_or(scenario.heal_at);
     if let Some(mutation) = options.mutation {
@@ -102,6 +124,7 @@ pub fn run(seed: u64, options: Options) -> Result<Report, Box<Failure>> {
         Err(violation) => Err(Box::new(Failure {
             seed,
             violation,
+            flags,
             lines: trace.recent(),
             tally: *tally,
         })),
