@@ -369,21 +369,7 @@ impl Attempt {
         let Some(mut task) = self.tasks.get_mut(&lane).and_then(VecDeque::pop_front) else {
             return Ok(());
         };
-        let Attempt {
-            number,
-            subtasks,
-            channels,
-            reports,
-            tasks,
-            ..
-        } = self;
-        let mut hands = Hands {
-            attempt: *number,
-            channels,
-            reports,
-            tasks,
-            outside,
-        };
+        let (subtasks, mut hands) = self.subtasks_and_hands(outside);
         let progress = match &mut task {
             Task::Snapshot(job) => job.run(&mut hands),
             Task::Commit(commit) => {

@@ -18,7 +18,9 @@ use super::{Hands, Stop, Thread};
 impl Subtask {
     pub(super) fn on_notice(&mut self, notice: Notice, hands: &mut Hands<'_>) -> Result<(), Stop> {
         match notice {
-            Notice::Trigger(barrier) if barrier.checkpoint <= self.passed => {
+            // The same trigger again.
+            Notice::Trigger(barrier) if barrier.checkpoint == self.passed => Ok(()),
+            Notice::Trigger(barrier) if barrier.checkpoint < self.passed => {
                 let latest = self.passed;
                 self.decline(
                     barrier.checkpoint,

@@ -183,23 +183,24 @@ impl Attempt {
         self.stopping == Stopping::Draining && self.tasks.values().all(VecDeque::is_empty)
     }
 
-    /// One activation of a subtask.
-    pub(crate) fn activate(&mut self, at: usize, outside: &mut Outside) -> Checked {
-        let Attempt {
-            number,
-            subtasks,
-            channels,
-            reports,
-            tasks,
-            ..
-        } = self;
-        let mut hands = Hands {
-            attempt: *number,
-            channels,
-            reports,
-            tasks,
+    /// The subtasks, and apart from them what they work with.
+    fn subtasks_and_hands<'a>(
+        &'a mut self,
+        outside: &'a mut Outside,
+    ) -> (&'a mut [Subtask], Hands<'a>) {
+        let hands = Hands {
+            attempt: self.number,
+            channels: &mut self.channels,
+            reports: &mut self.reports,
+            tasks: &mut self.tasks,
             outside,
         };
+        (&mut self.subtasks, hands)
+    }
+
+    /// One activation of a subtask.
+    pub(crate) fn activate(&mut self, at: usize, outside: &mut Outside) -> Checked {
+        let (subtasks, mut hands) = self.subtasks_and_hands(outside);
         match subtasks[at].activate(&mut hands) {
             Ok(()) => Ok(()),
             Err(Stop::Violated(violation)) => Err(violation),
@@ -216,7 +217,6 @@ impl Attempt {
             return;
         };
         let duplicates = outside.faults.duplicate_notice;
-        // A repeated trigger costs the checkpoint, which the source then declines, and no more.
         if outside.rng.chance(duplicates) {
             let later = outside.rng.below(self.notices[worker].len() + 1);
             self.notices[worker].insert(later, notice);
