@@ -43,4 +43,4 @@ pub use output::{
 pub use plan::{CheckError, EdgeKind, JobPlan, RouteContext};
 pub use report::ReportSink;
 pub use snapshot::{StateFileRead, StateFileWrite, StateFiles};
-pub use stateless::{FlatMap, PassOn};
+pub use stateless::FlatMap;

@@ -36,20 +36,3 @@ where
         Ok(Flow::Continue)
     }
 }
-
-/// Passes records on as they are; the meeting point of a union.
-pub struct PassOn;
-
-impl<T: tidegate_state::Record> Logic<T, T> for PassOn {
-    fn process(
-        &mut self,
-        input: &mut vec::IntoIter<T>,
-        out: &mut Collector<T>,
-    ) -> Result<Flow, BoxError> {
-        while !out.is_full() {
-            let Some(record) = input.next() else { break };
-            out.emit(record);
-        }
-        Ok(Flow::Continue)
-    }
-}

@@ -169,6 +169,21 @@ fn an_old_trigger_is_declined() {
     driven.stop();
 }
 
+// DESIGN 4: triggers are idempotent by id.
+#[test]
+fn a_repeated_trigger_changes_nothing() {
+    let (plan, _collected) = keyed_count(Numbers::endless(), 10, 1);
+    let mut driven = Driven::start(plan, Options::default());
+    driven.trigger(5);
+    driven.trigger(5);
+    driven.acknowledgements(5);
+    driven.trigger(5);
+    driven.trigger(6);
+    // Anything but acknowledgements would be unexpected here.
+    driven.acknowledgements(6);
+    driven.stop();
+}
+
 // A7
 #[test]
 fn at_least_once_takes_checkpoints_too() {

@@ -14,4 +14,4 @@ mod storage_actions;
 mod store;
 
 pub use embedded::{CheckpointLocation, JobOptions, JobReport, RunError, run};
-pub use progress::{Observer, Progress, Silent};
+pub use progress::{Observer, Progress};

@@ -23,9 +23,3 @@ pub trait Observer: Send {
     /// About ten times a second.
     fn on_progress(&mut self, _progress: Progress<'_>) {}
 }
-
-/// Watches nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {}

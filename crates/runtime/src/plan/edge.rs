@@ -43,7 +43,7 @@ impl EdgeKind {
 type MakeRoute<T> = Arc<dyn Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync>;
 
 /// Connects two operators while the dataflow is built. What it returns are the typed ends, for
-/// the operators to take.
+/// the operators to take: an [`Unlinked`] for the sender, an [`InputPort`] for the receiver.
 pub(super) trait EdgeFactory: Send + Sync {
     fn connect<'scope>(
         &self,
@@ -51,18 +51,12 @@ pub(super) trait EdgeFactory: Send + Sync {
         edge: Edge,
         from: &mut OperatorBuilder<'scope, u64>,
         to: &mut OperatorBuilder<'scope, u64>,
-    ) -> (UnlinkedOutput, Box<dyn Any>);
+    ) -> (Box<dyn Any>, Box<dyn Any>);
 
     fn kind(&self) -> EdgeKind;
 }
 
 /// The sending end, until the operator's capability is known.
-pub(super) struct UnlinkedOutput {
-    /// An `Option<Unlinked<T>>`.
-    pub(super) typed: Box<dyn Any>,
-}
-
-/// See [`UnlinkedOutput`].
 pub(super) struct Unlinked<T> {
     route: Box<dyn Route<T>>,
     link: Link<T>,
@@ -102,7 +96,7 @@ impl<T: Record> EdgeFactory for TypedEdge<T> {
         edge: Edge,
         from: &mut OperatorBuilder<'scope, u64>,
         to: &mut OperatorBuilder<'scope, u64>,
-    ) -> (UnlinkedOutput, Box<dyn Any>) {
+    ) -> (Box<dyn Any>, Box<dyn Any>) {
         let (output, stream) = from.new_output::<Packet<T>>();
         let forward = edge.partitioning == Partitioning::Forward;
         let pull: Puller<T> = if forward {
@@ -156,12 +150,7 @@ impl<T: Record> EdgeFactory for TypedEdge<T> {
             credit: credit_out,
             origins: all(sender.parallelism),
         };
-        (
-            UnlinkedOutput {
-                typed: Box::new(unlinked),
-            },
-            Box::new(port),
-        )
+        (Box::new(unlinked), Box::new(port))
     }
 
     fn kind(&self) -> EdgeKind {

@@ -10,7 +10,7 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::operate::FrontierInterest;
 
 use super::build::BuildContext;
-use super::edge::{Unlinked, UnlinkedOutput};
+use super::edge::Unlinked;
 use crate::clock::Ticks;
 use crate::credit::CreditSettings;
 use crate::error::BoxError;
@@ -24,7 +24,7 @@ type Make<L> = Arc<dyn Fn(&SubtaskContext) -> Result<L, BoxError> + Send + Sync>
 /// The typed ends of an operator's edges, in the order of the graph's edges.
 #[derive(Default)]
 pub(super) struct Ends {
-    pub(super) outputs: Vec<UnlinkedOutput>,
+    pub(super) outputs: Vec<Box<dyn Any>>,
     pub(super) inputs: Vec<Box<dyn Any>>,
     pub(super) input_window: CreditSettings,
 }
@@ -74,11 +74,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
             builder.set_notify_for(input, FrontierInterest::Never);
         }
         let ports: Vec<InputPort<In>> = ends.inputs.into_iter().map(typed).collect();
-        let outputs: Vec<Unlinked<Out>> = ends
-            .outputs
-            .into_iter()
-            .map(|end| typed(end.typed))
-            .collect();
+        let outputs: Vec<Unlinked<Out>> = ends.outputs.into_iter().map(typed).collect();
         if context.index >= spec.parallelism {
             builder.build(|_capabilities| {
                 // Nothing is ever sent here; the handles are kept so that timely's channels live.
