@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use tidegate_types::message::Notice;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, RestorePlan, SnapshotKind,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner, RestorePlan, SnapshotKind,
+    SnapshotLocation,
 };
 
-use crate::failure::{AbortReason, FailureReason, JobFailure, TriggerRefusal};
+use crate::failure::{AbortReason, FailureReason, JobFailure};
+use crate::request::{Answer, RequestId};
 
 /// Which subtasks of an attempt get a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,9 +31,18 @@ pub enum NoticeTarget {
 pub enum JobEnd {
     /// Every source ended, everything is committed, and the job is marked as finished.
     Finished,
-    /// Stopped on request; retained checkpoints are kept.
+    /// Stopped with a savepoint, everything up to it is committed.
+    Stopped {
+        /// The savepoint.
+        savepoint: CheckpointId,
+        /// Its folder.
+        location: SnapshotLocation,
+        /// Whether all data came to its end first; then the job is marked as finished.
+        drained: bool,
+    },
+    /// Stopped on request.
     Cancelled,
-    /// The restart strategy gave up, or a restart could not help; retained checkpoints are kept.
+    /// The restart strategy gave up, or a restart could not help.
     Failed(Box<JobFailure>),
 }
 
@@ -137,18 +148,36 @@ pub enum JobAction {
     StorePointer {
         /// The checkpoint, whose metadata is durable.
         checkpoint: CheckpointId,
+        /// The folder it lies in; `None` is the job's own namespace.
+        location: Option<SnapshotLocation>,
+        /// Who may delete it.
+        owner: Owner,
     },
-    /// The checkpoint is no longer retained: remove its pointer from the store, then its metadata
-    /// and files. No report; what can't be deleted is left for a sweep. Idempotent.
+    /// The checkpoint is no longer retained: remove its pointer from the store, then, unless the
+    /// user owns it, its metadata and files. Then report [`Deleted`](crate::JobEvent::Deleted);
+    /// what can't be deleted is left for a sweep. Idempotent.
     DropCompleted(Box<CompletedCheckpoint>),
-    /// Delete files that belong to no checkpoint any more. No report. Idempotent.
+    /// Delete files that belong to no checkpoint any more, then report
+    /// [`Deleted`](crate::JobEvent::Deleted). Idempotent.
     DiscardFiles {
         /// The checkpoint they were written for.
         checkpoint: CheckpointId,
+        /// The folder of a savepoint, to be removed once it is empty; `None` is the job's own
+        /// namespace.
+        location: Option<SnapshotLocation>,
         /// The files.
         files: Vec<FileHandle>,
         /// Whether to delete the checkpoint's metadata (first), whole or partial.
         metadata: bool,
+    },
+    /// Make the folder of a savepoint, which must not exist, then report
+    /// [`SavepointPrepared`](crate::JobEvent::SavepointPrepared). If nothing is written to it in
+    /// the end, [`DiscardFiles`](Self::DiscardFiles) follows.
+    PrepareSavepoint {
+        /// The savepoint.
+        checkpoint: CheckpointId,
+        /// Its folder.
+        location: SnapshotLocation,
     },
     /// Read the completed-checkpoint store anew, since the outcome of a write to it is unknown,
     /// then report [`Recovered`](crate::JobEvent::Recovered). Reading settles the doubt: what isn't
@@ -161,12 +190,12 @@ pub enum JobAction {
         /// The last completed checkpoint.
         checkpoint: CheckpointId,
     },
-    /// Answer to a [`TriggerRequested`](crate::JobEvent::TriggerRequested) that comes to nothing.
-    RefuseTrigger {
-        /// What was asked for.
-        kind: SnapshotKind,
-        /// Why not.
-        reason: TriggerRefusal,
+    /// The answer to a [`Requested`](crate::JobEvent::Requested).
+    Answer {
+        /// Which.
+        request: RequestId,
+        /// What became of it.
+        answer: Box<Answer>,
     },
     /// For logs and progress lines.
     Note(JobNote),

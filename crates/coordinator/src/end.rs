@@ -99,6 +99,7 @@ mod tests {
             uid: OperatorUid(format!("op{index}")),
             parallelism: 1,
             max_parallelism: MaxParallelism::derive(1),
+            max_parallelism_derived: true,
             role: *role,
         };
         AttemptEnd::new(&JobGraph {

@@ -3,9 +3,9 @@
 //! Stale and duplicate events are normal and ignored; no event, in any order, makes a job panic.
 
 use tidegate_types::message::{AddressedReport, WriteOutcome};
-use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, Millis, SnapshotKind, UnixMillis,
-};
+use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, Millis, UnixMillis};
+
+use crate::request::{Request, RequestId};
 
 /// Both readings of the clock at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -34,6 +34,19 @@ impl Default for DurableFacts {
             attempt_max: AttemptNumber(0),
         }
     }
+}
+
+/// Everything a job goes on from. The default stands for a new namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// What the completed-checkpoint store lists, in any order.
+    pub completed: Vec<CompletedCheckpoint>,
+    /// What to restore as long as nothing has completed in the namespace: a savepoint, or a
+    /// checkpoint of another job, that stays the user's (Flink's no-claim). One that was claimed
+    /// is listed in the store instead.
+    pub origin: Option<CompletedCheckpoint>,
+    /// What else is durable.
+    pub facts: DurableFacts,
 }
 
 /// One piece of news for a job.
@@ -99,11 +112,27 @@ pub enum JobEvent {
         /// Whether the marker is durable.
         outcome: WriteOutcome,
     },
-    /// Somebody asks for a snapshot now. Exempt from interval and minimum pause. Savepoints are
-    /// refused for now: they need a place to go to, which this event will then carry.
-    TriggerRequested {
-        /// What to take.
-        kind: SnapshotKind,
+    /// Outcome of [`PrepareSavepoint`](crate::JobAction::PrepareSavepoint).
+    SavepointPrepared {
+        /// The savepoint.
+        checkpoint: CheckpointId,
+        /// Whether its folder is there and can be written to.
+        outcome: WriteOutcome,
+    },
+    /// A [`DropCompleted`](crate::JobAction::DropCompleted) or
+    /// [`DiscardFiles`](crate::JobAction::DiscardFiles) has ended, whatever it achieved: exactly
+    /// one of these for each.
+    Deleted {
+        /// The checkpoint whose files were to be deleted.
+        checkpoint: CheckpointId,
+    },
+    /// Somebody asks for something. Answered exactly once, by
+    /// [`Answer`](crate::JobAction::Answer), before the job ends.
+    Requested {
+        /// Never used before.
+        request: RequestId,
+        /// What is wanted.
+        what: Request,
     },
     /// Somebody asks to stop the job and keep its retained checkpoints.
     CancelRequested,

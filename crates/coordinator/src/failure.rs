@@ -1,6 +1,7 @@
 //! Why checkpoints abort, attempts fail and jobs end, in words for people.
 
 use std::fmt;
+use std::time::Duration;
 
 use tidegate_types::message::DeclineReason;
 use tidegate_types::{AttemptNumber, CheckpointId, OperatorUid};
@@ -55,6 +56,15 @@ pub enum AbortReason {
         /// The newer checkpoint.
         by: CheckpointId,
     },
+    /// Somebody asked for that.
+    #[error("it was aborted on request")]
+    Requested,
+    /// The folder of a savepoint could not be made.
+    #[error("making its folder failed: {cause}")]
+    NotPrepared {
+        /// Cause, for people.
+        cause: String,
+    },
     /// The attempt that was taking it failed, was cancelled or is over.
     #[error("its attempt ended")]
     AttemptEnded,
@@ -83,10 +93,16 @@ impl AbortReason {
     /// fault does (Flink's `CheckpointFailureManager`).
     pub fn counts(&self) -> bool {
         match self {
-            Self::Expired { .. } | Self::PublishFailed { .. } | Self::StoreFailed { .. } => true,
+            Self::Expired { .. }
+            | Self::NotPrepared { .. }
+            | Self::PublishFailed { .. }
+            | Self::StoreFailed { .. } => true,
             Self::Declined { reason, .. } => decline_counts(reason),
             // An unknown outcome fails the attempt by itself.
-            Self::Subsumed { .. } | Self::AttemptEnded | Self::OutcomeUnknown { .. } => false,
+            Self::Subsumed { .. }
+            | Self::Requested
+            | Self::AttemptEnded
+            | Self::OutcomeUnknown { .. } => false,
         }
     }
 }
@@ -106,14 +122,58 @@ pub(crate) fn decline_counts(reason: &DeclineReason) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TriggerRefusal {
     /// Not every subtask runs.
-    #[error("the job is not running")]
+    #[error("not every subtask of the job is running")]
     NotRunning,
-    /// A requested snapshot waits already.
-    #[error("a requested snapshot is waiting already")]
+    /// The job is over.
+    #[error("the job has ended")]
+    Ended,
+    /// The same is under way or waiting already: a job is stopped once.
+    #[error("the job is being stopped with a savepoint already")]
     AlreadyQueued,
-    /// The kind can't be requested.
-    #[error("snapshots of this kind can't be requested")]
-    Unsupported,
+    /// The queue is full.
+    #[error("`{queued}` requests are waiting already, the most that may")]
+    TooManyRequests {
+        /// How many wait.
+        queued: usize,
+    },
+    /// As many checkpoints as may be are under way.
+    #[error("`{pending}` checkpoints are under way, the most that may")]
+    TooManyConcurrent {
+        /// How many there are.
+        pending: usize,
+    },
+    /// More checkpoints are being deleted than may be under way at once.
+    #[error("`{deleting}` checkpoints are being deleted, and storage doesn't keep up")]
+    TooManyDeleting {
+        /// How many there are.
+        deleting: usize,
+    },
+    /// The last completion is too recent.
+    #[error("the minimum pause after the last checkpoint has {left:?} to go")]
+    MinPause {
+        /// Time until it is over.
+        left: Duration,
+    },
+    /// Periodic checkpoints are off.
+    #[error("periodic checkpoints are off")]
+    PeriodicOff,
+    /// It waited too long for its turn.
+    #[error("it waited longer than the checkpoint timeout to be triggered")]
+    Expired,
+    /// Nobody said where the savepoint is to go.
+    #[error(
+        "there is no folder for the savepoint; name one in the request, or set --savepoint-dir"
+    )]
+    NoSavepointDirectory,
+    /// The format isn't one for checkpoints.
+    #[error("a checkpoint can't be taken in the canonical format; take a savepoint")]
+    Format,
+    /// No checkpoint or savepoint with this id is under way.
+    #[error("`{checkpoint}` is not under way")]
+    NotPending {
+        /// What was to be aborted.
+        checkpoint: CheckpointId,
+    },
     /// No id could be reserved.
     #[error("no checkpoint id could be reserved: {cause}")]
     NoId {
@@ -192,6 +252,15 @@ pub enum FailureReason {
         tolerable: u32,
         /// What happened to the last one.
         last: String,
+    },
+    /// Stopping with a savepoint came to nothing after sources had stopped: only a restart makes
+    /// them go on.
+    #[error("stopping with `{savepoint}` failed: {cause}")]
+    StopFailed {
+        /// The savepoint.
+        savepoint: CheckpointId,
+        /// Why.
+        cause: AbortReason,
     },
     /// Storage failed where the job can't go on without it, or left a write in doubt.
     #[error("{step} failed: {cause}")]

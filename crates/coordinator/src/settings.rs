@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_types::{SnapshotFormat, SnapshotLocation};
+
 use crate::restart::RestartStrategy;
 
 /// Two settings that don't fit together, or one out of its range.
@@ -39,6 +41,19 @@ pub enum SettingsError {
     },
 }
 
+/// Which ends of a job its completed checkpoints outlive. They never outlive the end of a job that
+/// has finished; they always outlive a process that dies. Savepoints outlive everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Retention {
+    /// Kept when the job is cancelled or fails, to go on from later.
+    #[default]
+    RetainOnCancellation,
+    /// Kept when the job fails, deleted when it is cancelled.
+    DeleteOnCancellation,
+    /// Deleted when the job is cancelled or fails.
+    NoRetention,
+}
+
 /// When checkpoints are taken, and how many are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointSettings {
@@ -64,6 +79,15 @@ pub struct CheckpointSettings {
     /// How many completed checkpoints are kept. Default 1. Raised: more to fall back to, more
     /// storage. At least 1. Since 0.1.
     pub retained: u32,
+    /// Whether completed checkpoints outlive a job that was cancelled or has failed. Default
+    /// [`Retention::RetainOnCancellation`]. Since 0.1.
+    pub retention: Retention,
+    /// What the files of checkpoints may be like, unless a request says otherwise. Default
+    /// [`SnapshotFormat::Full`]. Since 0.1.
+    pub format: SnapshotFormat,
+    /// The folder that savepoints are made in when the request names none. Default none.
+    /// Since 0.1.
+    pub savepoint_dir: Option<SnapshotLocation>,
 }
 
 impl Default for CheckpointSettings {
@@ -75,6 +99,9 @@ impl Default for CheckpointSettings {
             max_concurrent: 1,
             tolerable_failures: Some(10),
             retained: 1,
+            retention: Retention::default(),
+            format: SnapshotFormat::Full,
+            savepoint_dir: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tidegate_types::message::SnapshotMetrics;
-use tidegate_types::{CheckpointId, SnapshotKind};
+use tidegate_types::{CheckpointId, SnapshotKind, SnapshotLocation};
 
 use crate::summary::Summary;
 
@@ -16,6 +16,8 @@ pub struct CompletedSummary {
     pub checkpoint: CheckpointId,
     /// What it was taken for.
     pub kind: SnapshotKind,
+    /// The folder it lies in; `None` is the job's own namespace.
+    pub location: Option<SnapshotLocation>,
     /// Bytes of state, files and inline, each counted once.
     pub bytes: u64,
     /// From trigger to stored pointer.

@@ -146,7 +146,7 @@ impl Attempt {
                 .notices
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push_back(notice);
+                .push_back(notice.clone());
             worker.wake();
         }
     }
@@ -236,7 +236,7 @@ fn deliver(built: &BuiltWorker, notice: Notice) {
     let trigger = matches!(notice, Notice::Trigger(_));
     for mailbox in &built.mailboxes {
         if !trigger || mailbox.takes_triggers {
-            mailbox.notices.borrow_mut().push_back(notice);
+            mailbox.notices.borrow_mut().push_back(notice.clone());
             mailbox.activator.activate();
         }
     }

@@ -173,6 +173,7 @@ impl SnapshotJob {
                 alignment,
                 sync,
                 write,
+                ..SnapshotMetrics::default()
             },
         });
         tidegate_fault::point("acknowledge:after");

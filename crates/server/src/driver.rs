@@ -149,8 +149,8 @@ impl<'a> Driver<'a> {
                 log(&note);
                 self.observer.on_note(&note);
             }
-            JobAction::RefuseTrigger { kind, reason } => {
-                tracing::warn!(?kind, %reason, "a trigger was refused");
+            JobAction::Answer { request, answer } => {
+                tracing::debug!(%request, ?answer, "answered");
             }
             storage => self.spawn(storage),
         }

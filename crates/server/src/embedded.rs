@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::{
-    DurableFacts, Job, JobEnd, JobError, JobFailure, JobSettings, SettingsError, Statistics,
+    DurableFacts, Job, JobEnd, JobError, JobFailure, JobSettings, Recovery, SettingsError,
+    Statistics,
 };
 use tidegate_runtime::sink::SubmitContext;
 use tidegate_runtime::{CheckError, JobPlan};
@@ -207,12 +208,14 @@ fn prepare(plan: &JobPlan, options: &JobOptions, namespace: Namespace) -> Result
     plan.check(SubmitContext { job, fresh })
         .map_err(RunError::Check)?;
     let settings = options.settings.clone();
-    let (completed, facts) = (namespace.completed, namespace.facts);
-    Job::new(job, plan.graph().clone(), settings, completed, facts).map_err(|cause| {
-        RunError::Restore {
-            job: options.name.clone(),
-            cause,
-        }
+    let recovery = Recovery {
+        completed: namespace.completed,
+        origin: None,
+        facts: namespace.facts,
+    };
+    Job::new(job, plan.graph().clone(), settings, recovery).map_err(|cause| RunError::Restore {
+        job: options.name.clone(),
+        cause,
     })
 }
 
@@ -228,6 +231,7 @@ fn conclude(
             sweep();
             Ok(report)
         }
+        JobEnd::Stopped { .. } => Ok(report),
         JobEnd::Cancelled => Err(RunError::Cancelled { job }),
         JobEnd::Failed(cause) => Err(RunError::Failed { job, cause }),
     }

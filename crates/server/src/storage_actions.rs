@@ -99,7 +99,7 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
             checkpoint: checkpoint.id,
             outcome,
         },
-        JobAction::StorePointer { checkpoint } => JobEvent::PointerStored {
+        JobAction::StorePointer { checkpoint, .. } => JobEvent::PointerStored {
             checkpoint: *checkpoint,
             outcome,
         },
@@ -107,6 +107,16 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
             completed: Err(cause),
         },
         JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
+        JobAction::DropCompleted(checkpoint) => JobEvent::Deleted {
+            checkpoint: checkpoint.id,
+        },
+        JobAction::DiscardFiles { checkpoint, .. } => JobEvent::Deleted {
+            checkpoint: *checkpoint,
+        },
+        JobAction::PrepareSavepoint { checkpoint, .. } => JobEvent::SavepointPrepared {
+            checkpoint: *checkpoint,
+            outcome,
+        },
         _ => return None,
     })
 }
@@ -131,7 +141,7 @@ async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
             checkpoint: checkpoint.id,
             outcome: store.publish_metadata(*checkpoint).await,
         },
-        JobAction::StorePointer { checkpoint } => JobEvent::PointerStored {
+        JobAction::StorePointer { checkpoint, .. } => JobEvent::PointerStored {
             checkpoint,
             outcome: store.store_pointer(checkpoint).await,
         },
@@ -143,21 +153,30 @@ async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
         },
         JobAction::DropCompleted(checkpoint) => {
             store.drop_completed(&checkpoint).await;
-            return None;
+            JobEvent::Deleted {
+                checkpoint: checkpoint.id,
+            }
         }
         JobAction::DiscardFiles {
             checkpoint,
             files,
             metadata,
+            ..
         } => {
             store.discard(checkpoint, &files, metadata).await;
-            return None;
+            JobEvent::Deleted { checkpoint }
         }
+        JobAction::PrepareSavepoint { checkpoint, .. } => JobEvent::SavepointPrepared {
+            checkpoint,
+            outcome: WriteOutcome::NotDone {
+                cause: "savepoints can't be stored yet".to_owned(),
+            },
+        },
         JobAction::End(_)
         | JobAction::StartAttempt { .. }
         | JobAction::StopAttempt { .. }
         | JobAction::Notify { .. }
         | JobAction::Note(_)
-        | JobAction::RefuseTrigger { .. } => unreachable!("performed by the driver's loop"),
+        | JobAction::Answer { .. } => unreachable!("performed by the driver's loop"),
     })
 }

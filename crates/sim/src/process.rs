@@ -98,7 +98,7 @@ impl Process {
                 trace!(outside, "publish {}", checkpoint.id);
                 self.ops.push(Op::Write(Write::Metadata(checkpoint)));
             }
-            JobAction::StorePointer { checkpoint } => {
+            JobAction::StorePointer { checkpoint, .. } => {
                 if outside.has(Mutation::DropBeforePointer)
                     && let Some(latest) = self.job.latest_completed()
                 {
@@ -126,6 +126,7 @@ impl Process {
                 checkpoint,
                 files,
                 metadata,
+                ..
             } => {
                 self.ownership.on_discard(checkpoint, files.iter())?;
                 trace!(outside, "discard {} files of {checkpoint}", files.len());
@@ -145,7 +146,7 @@ impl Process {
                 self.start(attempt, restore, &plan, outside)?;
             }
             JobAction::StopAttempt { attempt } => self.stop(attempt, outside),
-            JobAction::RefuseTrigger { .. } => {}
+            JobAction::Answer { .. } | JobAction::PrepareSavepoint { .. } => {}
             JobAction::Note(note) => on_note(&note, &mut self.ownership, outside),
             JobAction::End(end) => {
                 trace!(outside, "the job ends: {end:?}");
@@ -159,7 +160,7 @@ impl Process {
 
     fn notify(&mut self, attempt: AttemptNumber, notice: Notice, outside: &mut Outside) -> Checked {
         trace!(outside, "notify {attempt}: {}", short(&notice));
-        match notice {
+        match &notice {
             Notice::Trigger(barrier) => {
                 outside
                     .invariants
@@ -170,7 +171,7 @@ impl Process {
                 outside
                     .invariants
                     .announced
-                    .on_completed(checkpoint, &outside.store)?;
+                    .on_completed(*checkpoint, &outside.store)?;
                 outside.tally.completed += 1;
             }
             Notice::Aborted { .. } => {}
@@ -329,6 +330,6 @@ fn short(notice: &Notice) -> String {
     match notice {
         Notice::Trigger(barrier) => format!("trigger {} {:?}", barrier.checkpoint, barrier.kind),
         Notice::Completed { checkpoint } => format!("{checkpoint} is completed"),
-        Notice::Aborted { checkpoint } => format!("{checkpoint} is aborted"),
+        Notice::Aborted { checkpoint, .. } => format!("{checkpoint} is aborted"),
     }
 }

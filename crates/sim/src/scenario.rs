@@ -177,6 +177,7 @@ fn draw_settings(rng: &mut Rng) -> CheckpointSettings {
         max_concurrent: rng.between(1, 3) as u32,
         tolerable_failures: rng.chance(0.7).then(|| rng.between(0, 5) as u32),
         retained: rng.between(1, 3) as u32,
+        ..CheckpointSettings::default()
     }
 }
 

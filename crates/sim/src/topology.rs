@@ -96,6 +96,7 @@ impl Topology {
                     _ => rng.between(1, PARALLELISM_MAX) as u32,
                 },
                 max_parallelism,
+                max_parallelism_derived: false,
                 role: kind.role(),
             })
             .collect();

@@ -3,9 +3,9 @@
 //! Each step draws one thing among all that can happen at that moment. While faults last, anything
 //! may go wrong; after that, the job must finish.
 
-use tidegate_coordinator::{DurableFacts, Job, JobEnd, JobEvent};
+use tidegate_coordinator::{DurableFacts, Job, JobEnd, JobEvent, Recovery, Request, RequestId};
 use tidegate_types::message::AddressedReport;
-use tidegate_types::{AttemptNumber, CheckpointId, JobId, SnapshotKind};
+use tidegate_types::{AttemptNumber, CheckpointId, JobId};
 
 use crate::attempt::{Lane, Stopping};
 use crate::external::State;
@@ -156,7 +156,12 @@ impl World {
             outside,
             "a process starts, parallelism {parallelism:?}, {facts:?}"
         );
-        let job = Job::new(JobId(1), graph.clone(), settings, completed, facts)
+        let recovery = Recovery {
+            completed,
+            origin: None,
+            facts,
+        };
+        let job = Job::new(JobId(1), graph.clone(), settings, recovery)
             .map_err(|error| restorable_job(&error))?;
         let mut process = Process::new(job, graph);
         process.feed(JobEvent::Start, outside)?;
@@ -199,8 +204,9 @@ impl World {
             process.feed(JobEvent::CancelRequested, outside)?;
         }
         if !self.healed && outside.rng.chance(0.001) {
-            let kind = SnapshotKind::Checkpoint;
-            process.feed(JobEvent::TriggerRequested { kind }, outside)?;
+            let request = RequestId(outside.rng.next());
+            let what = Request::Checkpoint { format: None };
+            process.feed(JobEvent::Requested { request, what }, outside)?;
         }
         if !process.late.is_empty() && outside.rng.chance(0.005) {
             let at = outside.rng.below(process.late.len());

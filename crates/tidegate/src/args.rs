@@ -131,6 +131,7 @@ impl Args {
                 max_concurrent: self.max_concurrent_checkpoints,
                 tolerable_failures: self.tolerable_failed_checkpoints.0,
                 retained: self.retained_checkpoints,
+                ..CheckpointSettings::default()
             },
             restart: self.restart.clone(),
             allow_non_restored_state: self.allow_non_restored_state,

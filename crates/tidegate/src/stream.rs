@@ -37,6 +37,7 @@ impl Draft {
             uid: OperatorUid(name.to_owned()),
             parallelism: self.parallelism,
             max_parallelism: MaxParallelism::derive(self.parallelism),
+            max_parallelism_derived: true,
             role: OperatorRole::Transform,
         }
     }
@@ -51,7 +52,8 @@ impl Draft {
         } = self;
         for id in plan.graph().operator_ids() {
             let spec = plan.operator_mut(id);
-            if !fixed_max.contains(&id) {
+            spec.max_parallelism_derived = !fixed_max.contains(&id);
+            if spec.max_parallelism_derived {
                 spec.max_parallelism = MaxParallelism::derive(spec.parallelism);
             }
         }

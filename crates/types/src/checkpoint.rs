@@ -6,6 +6,7 @@
 use crate::barrier::SnapshotKind;
 use crate::ids::{AttemptNumber, CheckpointId, JobId, OperatorUid};
 use crate::key_group::{KeyGroupRange, MaxParallelism};
+use crate::location::SnapshotLocation;
 use crate::time::UnixMillis;
 
 /// Pointer to one durable, immutable file of a checkpoint.
@@ -14,8 +15,9 @@ use crate::time::UnixMillis;
 /// lists it owns the file; it is deleted exactly once, when its owner is discarded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle {
-    /// Name relative to the job's namespace, `/`-separated; unique for ever, since it carries the
-    /// attempt and a random part.
+    /// Name relative to the job's namespace, `/`-separated; or, for a file that lies elsewhere
+    /// (in a savepoint, or in another job's checkpoint), its whole URL. Unique for ever, since it
+    /// carries the attempt and a random part.
     pub name: String,
     /// Length in bytes.
     pub bytes: u64,
@@ -97,6 +99,15 @@ pub struct OperatorCheckpoint {
     pub subtasks: Vec<SubtaskState>,
 }
 
+/// Who may delete a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// The system, once the job no longer needs it.
+    Job,
+    /// Only the user: savepoints, and whatever a job was restored from without claiming it.
+    User,
+}
+
 /// A checkpoint whose every part is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletedCheckpoint {
@@ -108,6 +119,10 @@ pub struct CompletedCheckpoint {
     pub attempt: AttemptNumber,
     /// What it was taken for.
     pub kind: SnapshotKind,
+    /// The folder it lies in; `None` is the job's own namespace.
+    pub location: Option<SnapshotLocation>,
+    /// Who may delete it.
+    pub owner: Owner,
     /// Wall-clock time of the trigger.
     pub triggered_at: UnixMillis,
     /// Which key hash its key groups were made with; see [`HASH_ID`](crate::HASH_ID).

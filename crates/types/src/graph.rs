@@ -43,6 +43,8 @@ pub struct OperatorSpec {
     pub parallelism: u32,
     /// Number of key groups; at least `parallelism`.
     pub max_parallelism: MaxParallelism,
+    /// Whether nobody chose `max_parallelism`: then a restore takes the checkpoint's.
+    pub max_parallelism_derived: bool,
     /// Its part in checkpoints.
     pub role: OperatorRole,
 }
@@ -322,6 +324,7 @@ mod tests {
                     uid: OperatorUid((*uid).to_owned()),
                     parallelism: 2,
                     max_parallelism: MaxParallelism::derive(2),
+                    max_parallelism_derived: true,
                     role: *role,
                 })
                 .collect(),

@@ -8,6 +8,7 @@ mod barrier;
 mod error_chain;
 mod ids;
 mod key_group;
+mod location;
 mod restore;
 mod time;
 
@@ -15,9 +16,9 @@ pub mod checkpoint;
 pub mod graph;
 pub mod message;
 
-pub use barrier::{AlignmentMode, CheckpointBarrier, SnapshotKind};
+pub use barrier::{AlignmentMode, CheckpointBarrier, SnapshotFormat, SnapshotKind};
 pub use checkpoint::{
-    CompletedCheckpoint, FileHandle, KeyedStateHandle, ListState, OperatorCheckpoint,
+    CompletedCheckpoint, FileHandle, KeyedStateHandle, ListState, OperatorCheckpoint, Owner,
     Redistribution, SubtaskState,
 };
 pub use error_chain::ErrorChain;
@@ -25,5 +26,6 @@ pub use ids::{
     AttemptNumber, CheckpointId, JobId, OperatorId, OperatorUid, ParseJobIdError, SubtaskId,
 };
 pub use key_group::{HASH_ID, KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism, hash_bytes};
+pub use location::SnapshotLocation;
 pub use restore::{RestorePlan, SubtaskRestore};
 pub use time::{Millis, UnixMillis};

@@ -11,7 +11,7 @@ use crate::checkpoint::SubtaskState;
 use crate::ids::{AttemptNumber, CheckpointId, SubtaskId};
 
 /// From the coordinator to subtasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// To enumerators only: emit this barrier.
     Trigger(CheckpointBarrier),
@@ -25,6 +25,9 @@ pub enum Notice {
     Aborted {
         /// The aborted checkpoint.
         checkpoint: CheckpointId,
+        /// The latest checkpoint that has completed in this job: whoever has missed the news of it
+        /// can prune what it kept for it. `NONE` if there is none.
+        latest_completed: CheckpointId,
     },
 }
 
@@ -73,8 +76,13 @@ impl std::fmt::Display for DeclineReason {
 /// How a subtask spent its part of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SnapshotMetrics {
+    /// From the trigger to the first barrier at the subtask, by wall clocks: how long the barrier
+    /// was behind data upstream.
+    pub start_delay: Duration,
     /// From the first barrier to the last, over the input channels.
     pub alignment: Duration,
+    /// Bytes of records processed between the first barrier and the last.
+    pub alignment_bytes: u64,
     /// How long the processing thread stood still for the snapshot.
     pub sync: Duration,
     /// How long writing took, beside the processing.

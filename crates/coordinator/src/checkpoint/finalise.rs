@@ -81,8 +81,12 @@ impl CheckpointCoordinator {
         match outcome {
             WriteOutcome::Done => {
                 finalising.stage = Stage::StoringPointer;
+                actions.push(JobAction::StorePointer {
+                    checkpoint: id,
+                    location: finalising.checkpoint.location.clone(),
+                    owner: finalising.checkpoint.owner,
+                });
                 self.finalising = Some(finalising);
-                actions.push(JobAction::StorePointer { checkpoint: id });
             }
             WriteOutcome::NotDone { cause } => {
                 self.give_up(finalising, AbortReason::PublishFailed { cause }, actions);
@@ -123,9 +127,10 @@ impl CheckpointCoordinator {
         actions: &mut Vec<JobAction>,
     ) {
         let (id, kind) = (finalising.id(), finalising.kind());
-        self.notify(Notice::Aborted { checkpoint: id }, actions);
+        self.notify_aborted(id, actions);
         actions.push(JobAction::DiscardFiles {
             checkpoint: id,
+            location: finalising.checkpoint.location.clone(),
             files: finalising.checkpoint.files().cloned().collect(),
             metadata: true,
         });
@@ -161,6 +166,7 @@ impl CheckpointCoordinator {
         let summary = CompletedSummary {
             checkpoint: id,
             kind: finalising.kind(),
+            location: finalising.checkpoint.location.clone(),
             bytes: finalising.checkpoint.state_bytes(),
             duration: self.now.monotonic.since(finalising.triggered),
         };

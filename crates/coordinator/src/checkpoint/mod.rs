@@ -30,6 +30,7 @@ use tidegate_types::{
 use crate::action::{JobAction, JobNote, NoticeTarget};
 use crate::event::Now;
 use crate::failure::{AbortReason, FailureReason, StorageStep, TriggerRefusal, decline_counts};
+use crate::request::{Answer, Request, RequestId};
 use crate::settings::CheckpointSettings;
 use crate::statistics::Statistics;
 
@@ -84,6 +85,8 @@ pub(crate) struct CheckpointCoordinator {
     finalising: Option<Finalising>,
     /// Completed checkpoints, ascending by id.
     retained: Vec<CompletedCheckpoint>,
+    /// What is restored as long as nothing is retained. The user's.
+    origin: Option<CompletedCheckpoint>,
     ended: Ended,
     store: Store,
     statistics: Statistics,
@@ -91,15 +94,18 @@ pub(crate) struct CheckpointCoordinator {
 }
 
 impl CheckpointCoordinator {
-    /// `retained` ascends by id; `used` is at least every id ever used or reserved.
+    /// `retained` ascends by id; `origin` is what to restore as long as there are none; `used` is at
+    /// least every id ever used or reserved.
     pub(crate) fn new(
         job: JobId,
         graph: Arc<JobGraph>,
         settings: CheckpointSettings,
         retained: Vec<CompletedCheckpoint>,
+        origin: Option<CompletedCheckpoint>,
         used: CheckpointId,
     ) -> Self {
-        let newest = retained.last().map_or(CheckpointId::NONE, |last| last.id);
+        let restorable = retained.last().or(origin.as_ref());
+        let newest = restorable.map_or(CheckpointId::NONE, |last| last.id);
         CheckpointCoordinator {
             job,
             graph,
@@ -112,6 +118,7 @@ impl CheckpointCoordinator {
             pending: BTreeMap::new(),
             finalising: None,
             retained,
+            origin,
             ended: Ended::default(),
             store: Store::Known,
             statistics: Statistics::default(),
@@ -121,7 +128,7 @@ impl CheckpointCoordinator {
 
     /// What an attempt is restored from.
     pub(crate) fn latest(&self) -> Option<&CompletedCheckpoint> {
-        self.retained.last()
+        self.retained.last().or(self.origin.as_ref())
     }
 
     /// The last id that was handed out.
@@ -186,8 +193,8 @@ impl CheckpointCoordinator {
 
     /// The last checkpoint of the job is durable: nothing else is taken any more.
     pub(crate) fn wind_down(&mut self, actions: &mut Vec<JobAction>) {
-        if let Some(kind) = self.schedule.stop() {
-            refuse(kind, TriggerRefusal::NotRunning, actions);
+        if let Some(request) = self.schedule.stop() {
+            refuse(request, TriggerRefusal::NotRunning, actions);
         }
         let ids: Vec<CheckpointId> = self.pending.keys().copied().collect();
         for id in ids {
@@ -203,13 +210,18 @@ impl CheckpointCoordinator {
     }
 
     /// Takes a request for a checkpoint.
-    pub(crate) fn on_requested(&mut self, kind: SnapshotKind, actions: &mut Vec<JobAction>) {
-        if kind != SnapshotKind::Checkpoint {
-            refuse(kind, TriggerRefusal::Unsupported, actions);
+    pub(crate) fn on_requested(
+        &mut self,
+        request: RequestId,
+        what: Request,
+        actions: &mut Vec<JobAction>,
+    ) {
+        if !matches!(what, Request::Checkpoint { .. }) {
+            refuse(request, TriggerRefusal::NoSavepointDirectory, actions);
         } else if self.attempt.is_none() {
-            refuse(kind, TriggerRefusal::NotRunning, actions);
-        } else if !self.schedule.request(kind) {
-            refuse(kind, TriggerRefusal::AlreadyQueued, actions);
+            refuse(request, TriggerRefusal::NotRunning, actions);
+        } else if !self.schedule.request(request) {
+            refuse(request, TriggerRefusal::AlreadyQueued, actions);
         }
     }
 
@@ -245,6 +257,8 @@ impl CheckpointCoordinator {
             notice: Notice::Trigger(CheckpointBarrier {
                 checkpoint: id,
                 kind,
+                format: self.settings.format,
+                location: None,
                 created: self.now.wall,
             }),
             to: NoticeTarget::Enumerators,
@@ -274,9 +288,9 @@ impl CheckpointCoordinator {
         if self.attempt.is_none() || self.schedule.due(self.now.monotonic, has_room).is_none() {
             return;
         }
-        if let Some(kind) = self.schedule.on_trigger_failed(self.now.monotonic) {
+        if let Some(request) = self.schedule.on_trigger_failed(self.now.monotonic) {
             let cause = cause.clone();
-            refuse(kind, TriggerRefusal::NoId { cause }, actions);
+            refuse(request, TriggerRefusal::NoId { cause }, actions);
         }
         let last = format!("{} failed: {cause}", StorageStep::ReserveIds);
         self.statistics.on_not_triggered(last.clone());
@@ -349,7 +363,7 @@ impl CheckpointCoordinator {
             .expect("only pending checkpoints are aborted");
         let kind = pending.kind;
         let (subtasks, files) = pending.into_files();
-        self.notify(Notice::Aborted { checkpoint: id }, actions);
+        self.notify_aborted(id, actions);
         discard(id, files, actions);
         self.ended.abort(id, subtasks);
         self.on_aborted(id, kind, reason, actions);
@@ -388,6 +402,15 @@ impl CheckpointCoordinator {
                 last,
             }));
         }
+    }
+
+    fn notify_aborted(&self, checkpoint: CheckpointId, actions: &mut Vec<JobAction>) {
+        let latest_completed = self.latest().map_or(CheckpointId::NONE, |latest| latest.id);
+        let notice = Notice::Aborted {
+            checkpoint,
+            latest_completed,
+        };
+        self.notify(notice, actions);
     }
 
     /// Tells every subtask of the running attempt, if there is one.
@@ -471,8 +494,9 @@ impl CheckpointCoordinator {
     }
 }
 
-fn refuse(kind: SnapshotKind, reason: TriggerRefusal, actions: &mut Vec<JobAction>) {
-    actions.push(JobAction::RefuseTrigger { kind, reason });
+fn refuse(request: RequestId, reason: TriggerRefusal, actions: &mut Vec<JobAction>) {
+    let answer = Box::new(Answer::Refused(reason));
+    actions.push(JobAction::Answer { request, answer });
 }
 
 /// Discards files of a checkpoint that has no metadata.
@@ -480,6 +504,7 @@ fn discard(checkpoint: CheckpointId, files: Vec<FileHandle>, actions: &mut Vec<J
     if !files.is_empty() {
         actions.push(JobAction::DiscardFiles {
             checkpoint,
+            location: None,
             files,
             metadata: false,
         });

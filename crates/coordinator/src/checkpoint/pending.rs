@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_types::graph::JobGraph;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, JobId, Millis,
-    OperatorCheckpoint, SnapshotKind, SubtaskId, SubtaskState,
+    OperatorCheckpoint, Owner, SnapshotKind, SubtaskId, SubtaskState,
 };
 
 use crate::event::Now;
@@ -136,6 +136,8 @@ impl PendingCheckpoint {
             job,
             attempt: self.attempt,
             kind: self.kind,
+            location: None,
+            owner: Owner::Job,
             triggered_at: self.triggered.wall,
             hash_id: HASH_ID.to_owned(),
             operators,
@@ -165,6 +167,7 @@ mod tests {
                 uid: OperatorUid("source".to_owned()),
                 parallelism: 2,
                 max_parallelism: MaxParallelism::derive(2),
+                max_parallelism_derived: true,
                 role: OperatorRole::Enumerator,
             }],
             edges: vec![],

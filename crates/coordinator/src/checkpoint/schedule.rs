@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tidegate_types::{CheckpointId, Millis, SnapshotKind};
 
+use crate::request::RequestId;
 use crate::settings::CheckpointSettings;
 
 /// Delay before the final checkpoint is tried again; doubles with every failure in a row.
@@ -35,7 +36,7 @@ pub(crate) struct Schedule {
     min_pause: Duration,
     mode: Mode,
     /// A request that waits for its turn.
-    requested: Option<SnapshotKind>,
+    requested: Option<RequestId>,
     last_completion: Option<Millis>,
 }
 
@@ -57,7 +58,7 @@ impl Schedule {
     }
 
     /// Stops triggering; returns the request that comes to nothing by that.
-    pub(crate) fn stop(&mut self) -> Option<SnapshotKind> {
+    pub(crate) fn stop(&mut self) -> Option<RequestId> {
         self.mode = Mode::Stopped;
         self.requested.take()
     }
@@ -73,9 +74,9 @@ impl Schedule {
     }
 
     /// Queues a request; false if one is queued already.
-    pub(crate) fn request(&mut self, kind: SnapshotKind) -> bool {
+    pub(crate) fn request(&mut self, request: RequestId) -> bool {
         let free = self.requested.is_none();
-        self.requested.get_or_insert(kind);
+        self.requested.get_or_insert(request);
         free
     }
 
@@ -91,7 +92,7 @@ impl Schedule {
             return None;
         }
         if self.requested.is_some() {
-            return self.requested;
+            return Some(SnapshotKind::Checkpoint);
         }
         let Mode::Periodic { due: Some(due) } = self.mode else {
             return None;
@@ -117,7 +118,7 @@ impl Schedule {
 
     /// What was due could not be triggered: everything waits for its next turn. Returns the
     /// request that comes to nothing by that.
-    pub(crate) fn on_trigger_failed(&mut self, now: Millis) -> Option<SnapshotKind> {
+    pub(crate) fn on_trigger_failed(&mut self, now: Millis) -> Option<RequestId> {
         match self.mode {
             Mode::FinalDue { at, failures } if at <= now => self.retry_final(now, failures),
             Mode::Periodic { due: Some(due) } if due <= now => self.next_period(now),
@@ -232,7 +233,7 @@ mod tests {
         schedule.on_completed(Millis(90));
         assert_eq!(schedule.due(Millis(100), true), None);
         assert_eq!(schedule.deadline(true), Some(Millis(170)));
-        assert!(schedule.request(SnapshotKind::Checkpoint));
+        assert!(schedule.request(RequestId(1)));
         assert_eq!(
             schedule.due(Millis(101), true),
             Some(SnapshotKind::Checkpoint)
@@ -284,8 +285,8 @@ mod tests {
     #[test]
     fn nothing_is_due_after_a_stop() {
         let mut schedule = schedule(Some(10), Duration::ZERO);
-        schedule.request(SnapshotKind::Checkpoint);
-        assert_eq!(schedule.stop(), Some(SnapshotKind::Checkpoint));
+        schedule.request(RequestId(1));
+        assert_eq!(schedule.stop(), Some(RequestId(1)));
         schedule.on_sources_ended(Millis(11));
         assert_eq!(schedule.due(Millis(1000), true), None);
         assert_eq!(schedule.deadline(true), None);

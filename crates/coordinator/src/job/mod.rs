@@ -17,7 +17,7 @@ use tidegate_types::{AttemptNumber, CompletedCheckpoint, JobId, Millis, SubtaskI
 
 use crate::action::{JobAction, JobEnd};
 use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal};
-use crate::event::{DurableFacts, JobEvent, Now};
+use crate::event::{JobEvent, Now, Recovery};
 use crate::failure::{FailureReason, StorageStep};
 use crate::lifecycle::{Attempt, Next, Phase, Threads};
 use crate::restart::Restarts;
@@ -32,7 +32,7 @@ use crate::statistics::Statistics;
 /// takes for granted that nobody else writes there.
 ///
 /// ```
-/// use tidegate_coordinator::{DurableFacts, Job, JobAction, JobEvent, JobSettings, Now};
+/// use tidegate_coordinator::{Job, JobAction, JobEvent, JobSettings, Now, Recovery};
 /// use tidegate_types::graph::{JobGraph, OperatorRole, OperatorSpec};
 /// use tidegate_types::message::WriteOutcome;
 /// use tidegate_types::{AttemptNumber, JobId, MaxParallelism, OperatorUid};
@@ -42,12 +42,12 @@ use crate::statistics::Statistics;
 ///         uid: OperatorUid("numbers".to_owned()),
 ///         parallelism: 1,
 ///         max_parallelism: MaxParallelism::derive(1),
+///         max_parallelism_derived: true,
 ///         role: OperatorRole::Enumerator,
 ///     }],
 ///     edges: vec![],
 /// };
-/// let facts = DurableFacts::default();
-/// let mut job = Job::new(JobId(1), graph, JobSettings::default(), vec![], facts)?;
+/// let mut job = Job::new(JobId(1), graph, JobSettings::default(), Recovery::default())?;
 ///
 /// let mut actions = Vec::new();
 /// job.step(Now::default(), JobEvent::Start, &mut actions);
@@ -78,9 +78,6 @@ pub struct Job {
 impl Job {
     /// Makes a job that waits for [`JobEvent::Start`].
     ///
-    /// `recovered` are the checkpoints that the completed-checkpoint store lists, in any order;
-    /// `facts` is what else is durable.
-    ///
     /// # Errors
     /// If the graph or the settings are invalid, if a checkpoint is of another job, or if the
     /// latest doesn't fit the graph. Nothing has been started or changed then.
@@ -88,12 +85,18 @@ impl Job {
         job: JobId,
         graph: JobGraph,
         settings: JobSettings,
-        mut recovered: Vec<CompletedCheckpoint>,
-        facts: DurableFacts,
+        recovery: Recovery,
     ) -> Result<Self, JobError> {
+        let Recovery {
+            completed: mut recovered,
+            origin,
+            facts,
+        } = recovery;
         graph.validate().map_err(JobError::Graph)?;
         settings.validate().map_err(JobError::Settings)?;
-        if let Some(foreign) = recovered.iter().find(|completed| completed.job != job) {
+        let foreign =
+            |completed: &&CompletedCheckpoint| completed.job != job && completed.location.is_none();
+        if let Some(foreign) = recovered.iter().find(foreign) {
             return Err(JobError::ForeignCheckpoint {
                 checkpoint: foreign.id,
                 found: foreign.job,
@@ -104,7 +107,8 @@ impl Job {
         recovered.dedup_by_key(|completed| completed.id);
         let attempts = recovered.iter().map(|completed| completed.attempt);
         let attempt_max = attempts.fold(facts.attempt_max, AttemptNumber::max);
-        plan_restore(&graph, recovered.last(), settings.allow_non_restored_state)
+        let latest = recovered.last().or(origin.as_ref());
+        plan_restore(&graph, latest, settings.allow_non_restored_state)
             .map_err(JobError::Restore)?;
         let graph = Arc::new(graph);
         Ok(Job {
@@ -116,6 +120,7 @@ impl Job {
                 graph.clone(),
                 settings.checkpoints,
                 recovered,
+                origin,
                 facts.checkpoint_max,
             ),
             graph,
@@ -223,7 +228,11 @@ impl Job {
             }
             JobEvent::Recovered { completed } => self.on_recovered(completed, actions),
             JobEvent::MarkedFinished { outcome } => self.on_marked_finished(outcome, actions),
-            JobEvent::TriggerRequested { kind } => self.checkpoints.on_requested(kind, actions),
+            JobEvent::Requested { request, what } => {
+                self.checkpoints.on_requested(request, what, actions);
+            }
+            // TODO
+            JobEvent::SavepointPrepared { .. } | JobEvent::Deleted { .. } => {}
             JobEvent::CancelRequested => self.on_cancel(actions),
         }
     }

@@ -6,11 +6,12 @@ use tidegate_types::graph::{Edge, GraphError, OperatorRole, OperatorSpec, Partit
 use tidegate_types::message::{Notice, SnapshotMetrics};
 use tidegate_types::{
     CheckpointBarrier, CheckpointId, FileHandle, HASH_ID, KeyGroupRange, KeyedStateHandle,
-    MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, RestorePlan, SnapshotKind,
-    SubtaskRestore, SubtaskState, UnixMillis,
+    MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, Owner, RestorePlan,
+    SnapshotFormat, SnapshotKind, SubtaskRestore, SubtaskState, UnixMillis,
 };
 
 use crate::action::{JobNote, NoticeTarget};
+use crate::event::DurableFacts;
 use crate::settings::CheckpointSettings;
 
 use super::*;
@@ -25,6 +26,7 @@ fn graph() -> JobGraph {
         uid: OperatorUid(uid.to_owned()),
         parallelism: 1,
         max_parallelism: MaxParallelism::new(128).unwrap(),
+        max_parallelism_derived: false,
         role,
     };
     JobGraph {
@@ -75,12 +77,22 @@ fn completed(id: u64, attempt: u64, triggered_at: u64, file: &str) -> CompletedC
         job: JOB,
         attempt: AttemptNumber(attempt),
         kind: SnapshotKind::Checkpoint,
+        location: None,
+        owner: Owner::Job,
         triggered_at: UnixMillis(triggered_at),
         hash_id: HASH_ID.to_owned(),
         operators: vec![
             operator("source", SubtaskState::default()),
             operator("count", counts(file)),
         ],
+    }
+}
+
+fn recovery(completed: Vec<CompletedCheckpoint>, facts: DurableFacts) -> Recovery {
+    Recovery {
+        completed,
+        origin: None,
+        facts,
     }
 }
 
@@ -123,7 +135,7 @@ fn running() -> Job {
         checkpoint_max: CheckpointId(20),
         attempt_max: AttemptNumber(1),
     };
-    let mut job = Job::new(JOB, graph(), settings(), recovered, facts).unwrap();
+    let mut job = Job::new(JOB, graph(), settings(), recovery(recovered, facts)).unwrap();
     step(&mut job, 0, JobEvent::Start);
     let attempt = ATTEMPT;
     let outcome = WriteOutcome::Done;
@@ -141,8 +153,13 @@ fn running() -> Job {
 #[test]
 fn a_job_that_cannot_run_is_refused_before_anything_starts() {
     let make = |graph, settings, recovered| {
-        let facts = DurableFacts::default();
-        Job::new(JOB, graph, settings, recovered, facts).unwrap_err()
+        Job::new(
+            JOB,
+            graph,
+            settings,
+            recovery(recovered, DurableFacts::default()),
+        )
+        .unwrap_err()
     };
     let empty = make(JobGraph::default(), settings(), vec![]);
     assert_eq!(empty, JobError::Graph(GraphError::Empty));
@@ -174,7 +191,7 @@ fn a_job_that_cannot_run_is_refused_before_anything_starts() {
 fn an_attempt_starts_from_the_latest_checkpoint() {
     let recovered = vec![completed(10, 2, 80, "f10"), completed(9, 1, 60, "f9")];
     let facts = DurableFacts::default();
-    let mut job = Job::new(JOB, graph(), settings(), recovered, facts).unwrap();
+    let mut job = Job::new(JOB, graph(), settings(), recovery(recovered, facts)).unwrap();
     let started = step(&mut job, 0, JobEvent::Start);
     assert_eq!(started, [JobAction::ReserveAttempt]);
     let outcome = WriteOutcome::Done;
@@ -205,7 +222,7 @@ fn an_attempt_starts_from_the_latest_checkpoint() {
 fn an_attempt_number_found_in_a_checkpoint_is_in_use() {
     let recovered = vec![completed(10, 5, 80, "f10")];
     let facts = DurableFacts::default();
-    let mut job = Job::new(JOB, graph(), settings(), recovered, facts).unwrap();
+    let mut job = Job::new(JOB, graph(), settings(), recovery(recovered, facts)).unwrap();
     step(&mut job, 0, JobEvent::Start);
     let outcome = WriteOutcome::Done;
     let attempt = AttemptNumber(5);
@@ -227,6 +244,8 @@ fn a_checkpoint_from_trigger_to_completion() {
             notice: Notice::Trigger(CheckpointBarrier {
                 checkpoint: CheckpointId(21),
                 kind: SnapshotKind::Checkpoint,
+                format: SnapshotFormat::Full,
+                location: None,
                 created: UnixMillis(110_000),
             }),
             to: NoticeTarget::Enumerators,
@@ -247,7 +266,11 @@ fn a_checkpoint_from_trigger_to_completion() {
     };
     assert_eq!(
         step(&mut job, 11, published),
-        [JobAction::StorePointer { checkpoint }]
+        [JobAction::StorePointer {
+            checkpoint,
+            location: None,
+            owner: Owner::Job,
+        }]
     );
     let stored = JobEvent::PointerStored {
         checkpoint,
@@ -286,6 +309,7 @@ fn statistics_tell_what_happened() {
             alignment: Duration::from_micros(micros),
             sync: Duration::from_micros(micros / 10),
             write: Duration::from_millis(3),
+            ..SnapshotMetrics::default()
         };
         let event = report(Report::Acknowledged {
             checkpoint: CheckpointId(21),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use tidegate_types::graph::{Edge, OperatorRole, Partitioning};
 use tidegate_types::{
-    AttemptNumber, FileHandle, JobId, ListState, MaxParallelism, OperatorId, Redistribution,
+    AttemptNumber, FileHandle, JobId, ListState, MaxParallelism, OperatorId, Owner, Redistribution,
     SnapshotKind, UnixMillis,
 };
 
@@ -23,6 +23,7 @@ fn graph(operators: &[(&str, u32)]) -> JobGraph {
             uid: uid(name),
             parallelism,
             max_parallelism: MaxParallelism::new(128).unwrap(),
+            max_parallelism_derived: false,
             role: match index {
                 0 => OperatorRole::Enumerator,
                 _ => OperatorRole::Transform,
@@ -47,6 +48,8 @@ fn checkpoint(operators: Vec<OperatorCheckpoint>) -> CompletedCheckpoint {
         job: JobId(1),
         attempt: AttemptNumber(1),
         kind: SnapshotKind::Checkpoint,
+        location: None,
+        owner: Owner::Job,
         triggered_at: UnixMillis(0),
         hash_id: HASH_ID.to_owned(),
         operators,

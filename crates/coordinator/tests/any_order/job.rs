@@ -16,6 +16,7 @@ pub(crate) fn graph() -> JobGraph {
         uid: OperatorUid(uid.to_owned()),
         parallelism,
         max_parallelism: MaxParallelism::derive(2),
+        max_parallelism_derived: true,
         role,
     };
     let edge = |to: u32| Edge {

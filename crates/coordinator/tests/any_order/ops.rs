@@ -77,6 +77,7 @@ pub(crate) fn settings() -> impl Strategy<Value = CheckpointSettings> {
                 max_concurrent,
                 tolerable_failures,
                 retained,
+                ..CheckpointSettings::default()
             }
         },
     )

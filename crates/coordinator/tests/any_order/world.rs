@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_coordinator::{
-    CheckpointSettings, DurableFacts, Job, JobAction, JobEnd, JobEvent, JobSettings, Now,
-    RestartStrategy,
+    CheckpointSettings, Job, JobAction, JobEnd, JobEvent, JobSettings, Now, Recovery, Request,
+    RequestId, RestartStrategy,
 };
 use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::message::{
@@ -64,8 +64,7 @@ impl World {
             restart,
             allow_non_restored_state: false,
         };
-        let facts = DurableFacts::default();
-        let job = Job::new(JobId(1), graph(), settings, vec![], facts).unwrap();
+        let job = Job::new(JobId(1), graph(), settings, Recovery::default()).unwrap();
         let mut world = World {
             job,
             graph: graph(),
@@ -129,7 +128,7 @@ impl World {
                 attempt, notice, ..
             } => {
                 assert_eq!(attempt.0, self.attempt, "notices go to the running attempt");
-                self.on_notice(*notice);
+                self.on_notice(notice.clone());
             }
             JobAction::DropCompleted(dropped) => {
                 self.store.remove(&dropped.id);
@@ -140,6 +139,7 @@ impl World {
                 checkpoint,
                 files,
                 metadata,
+                ..
             } => {
                 self.under_way.remove(checkpoint);
                 assert!(!metadata || !self.store.contains_key(checkpoint));
@@ -157,7 +157,7 @@ impl World {
                 assert!(!self.store.contains_key(&checkpoint.id));
                 self.outstanding.push(action);
             }
-            JobAction::StorePointer { checkpoint } => {
+            JobAction::StorePointer { checkpoint, .. } => {
                 assert!(
                     self.metadata.contains_key(checkpoint),
                     "metadata comes first"
@@ -187,7 +187,7 @@ impl World {
             JobAction::ReserveAttempt
             | JobAction::ReserveIds { .. }
             | JobAction::RecoverCompleted => self.outstanding.push(action),
-            JobAction::Note(_) | JobAction::RefuseTrigger { .. } => {}
+            JobAction::Note(_) | JobAction::Answer { .. } | JobAction::PrepareSavepoint { .. } => {}
         }
     }
 
@@ -210,7 +210,7 @@ impl World {
                 self.announced = checkpoint;
                 self.under_way.remove(&checkpoint);
             }
-            Notice::Aborted { checkpoint } => {
+            Notice::Aborted { checkpoint, .. } => {
                 assert!(self.under_way.remove(&checkpoint), "aborted once");
                 assert!(!self.store.contains_key(&checkpoint));
             }
@@ -307,7 +307,7 @@ impl World {
                     outcome,
                 }
             }
-            JobAction::StorePointer { checkpoint } => {
+            JobAction::StorePointer { checkpoint, .. } => {
                 if applied {
                     let completed = self.metadata[&checkpoint].clone();
                     self.store.insert(checkpoint, completed);
@@ -434,8 +434,9 @@ impl World {
                     self.store.insert(id, self.metadata[&id].clone());
                 }
             }
-            Op::Request => self.step(JobEvent::TriggerRequested {
-                kind: SnapshotKind::Checkpoint,
+            Op::Request => self.step(JobEvent::Requested {
+                request: RequestId(1),
+                what: Request::Checkpoint { format: None },
             }),
             Op::Nonsense(number) => self.nonsense(number),
         }

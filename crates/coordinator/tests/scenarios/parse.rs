@@ -122,6 +122,7 @@ fn operator(word: &str) -> OperatorSpec {
         uid: OperatorUid(parts[0].to_owned()),
         parallelism,
         max_parallelism: MaxParallelism::new(128).unwrap(),
+        max_parallelism_derived: false,
         role: match parts.get(2).copied() {
             Some("enumerator") => OperatorRole::Enumerator,
             Some("reader") => OperatorRole::Reader,

@@ -28,21 +28,24 @@ pub(crate) fn action(action: &JobAction) -> String {
             let files: Vec<FileHandle> = checkpoint.files().cloned().collect();
             format!("publish {}{}", checkpoint.id, names(&files))
         }
-        JobAction::StorePointer { checkpoint } => format!("store-pointer {checkpoint}"),
+        JobAction::StorePointer { checkpoint, .. } => format!("store-pointer {checkpoint}"),
         JobAction::DropCompleted(checkpoint) => format!("drop {}", checkpoint.id),
         JobAction::DiscardFiles {
             checkpoint,
             files,
             metadata,
+            ..
         } => {
             let metadata = if *metadata { " metadata" } else { "" };
             format!("discard {checkpoint}{metadata}{}", names(files))
         }
         JobAction::RecoverCompleted => "recover".to_owned(),
         JobAction::MarkFinished { checkpoint } => format!("mark-finished {checkpoint}"),
-        JobAction::RefuseTrigger { kind, reason } => format!("refuse{}: {reason}", suffix(*kind)),
+        JobAction::Answer { answer, .. } => format!("answer {answer:?}"),
+        JobAction::PrepareSavepoint { checkpoint, .. } => format!("prepare {checkpoint}"),
         JobAction::Note(note) => format!("  ({})", self::note(note)),
         JobAction::End(JobEnd::Finished) => "end finished".to_owned(),
+        JobAction::End(JobEnd::Stopped { savepoint, .. }) => format!("end stopped {savepoint}"),
         JobAction::End(JobEnd::Cancelled) => "end cancelled".to_owned(),
         JobAction::End(JobEnd::Failed(failure)) => format!("end failed: {failure}"),
     }
@@ -62,7 +65,7 @@ fn notice(notice: &Notice) -> String {
             format!("trigger {id}{} created={created}ms", suffix(barrier.kind))
         }
         Notice::Completed { checkpoint } => format!("completed {checkpoint}"),
-        Notice::Aborted { checkpoint } => format!("aborted {checkpoint}"),
+        Notice::Aborted { checkpoint, .. } => format!("aborted {checkpoint}"),
     }
 }
 
@@ -71,6 +74,8 @@ fn suffix(kind: SnapshotKind) -> &'static str {
         SnapshotKind::Checkpoint => "",
         SnapshotKind::Final => " final",
         SnapshotKind::Savepoint => " savepoint",
+        SnapshotKind::StopWithSavepoint { drain: false } => " stop",
+        SnapshotKind::StopWithSavepoint { drain: true } => " drain",
     }
 }
 

@@ -22,14 +22,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tidegate_coordinator::{DurableFacts, Job, JobAction, JobEvent, Now, Statistics};
+use tidegate_coordinator::{
+    DurableFacts, Job, JobAction, JobEvent, Now, Recovery, Request, RequestId, Statistics,
+};
 use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::message::{
     AddressedReport, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
 };
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange,
-    KeyedStateHandle, Millis, SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
+    KeyedStateHandle, Millis, SubtaskId, SubtaskState, UnixMillis,
 };
 
 use crate::parse::{self, Command};
@@ -89,7 +91,11 @@ impl World {
         };
         self.attempt = number("attempts");
         let settings = parse::settings(&command.options);
-        let job = Job::new(JobId(1), self.graph.clone(), settings, vec![], facts);
+        let recovery = Recovery {
+            facts,
+            ..Recovery::default()
+        };
+        let job = Job::new(JobId(1), self.graph.clone(), settings, recovery);
         self.job = Some(job.unwrap());
         vec![]
     }
@@ -190,12 +196,9 @@ impl World {
             "start" => JobEvent::Start,
             "tick" => JobEvent::Tick,
             "cancel" => JobEvent::CancelRequested,
-            "request" => JobEvent::TriggerRequested {
-                kind: match command.word(1) {
-                    None => SnapshotKind::Checkpoint,
-                    Some("final") => SnapshotKind::Final,
-                    Some(_) => SnapshotKind::Savepoint,
-                },
+            "request" => JobEvent::Requested {
+                request: RequestId(1),
+                what: Request::Checkpoint { format: None },
             },
             "attempt" => JobEvent::AttemptReserved {
                 attempt: AttemptNumber(number()),
@@ -315,6 +318,7 @@ fn acknowledged(checkpoint: CheckpointId, subtask: SubtaskId, file: Option<&str>
             alignment: Duration::from_micros(300),
             sync: Duration::from_micros(20),
             write: Duration::from_millis(2),
+            ..SnapshotMetrics::default()
         },
     }
 }

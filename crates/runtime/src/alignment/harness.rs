@@ -10,7 +10,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidegate_types::message::DeclineReason;
-use tidegate_types::{AlignmentMode, CheckpointBarrier, CheckpointId, SnapshotKind, UnixMillis};
+use tidegate_types::{
+    AlignmentMode, CheckpointBarrier, CheckpointId, SnapshotFormat, SnapshotKind, UnixMillis,
+};
 
 use super::{Alignment, AlignmentAction, ChannelIndex, StreamCorrupt};
 
@@ -50,6 +52,8 @@ pub(super) fn barrier(id: u64) -> CheckpointBarrier {
     CheckpointBarrier {
         checkpoint: CheckpointId(id),
         kind: SnapshotKind::Checkpoint,
+        format: SnapshotFormat::Full,
+        location: None,
         created: UnixMillis(0),
     }
 }

@@ -346,6 +346,7 @@ impl Alignment {
         actions: &mut Vec<AlignmentAction>,
     ) {
         let closed = self.channels.iter().map(|state| state.closed);
+        let newer = barrier.checkpoint;
         let mut pending = Pending::new(barrier, now, closed);
         pending.arrive(channel);
         self.pending.push_back(pending);
@@ -353,7 +354,6 @@ impl Alignment {
         if self.pending.len() > TRACKED_MAX
             && let Some(oldest) = self.pending.pop_front()
         {
-            let newer = barrier.checkpoint;
             actions.push(AlignmentAction::Abort {
                 checkpoint: oldest.checkpoint(),
                 reason: DeclineReason::SubsumedByBarrier { newer },

@@ -151,7 +151,7 @@ impl<T: Record> Collector<T> {
     /// Sends a barrier on every channel, behind all that was emitted before it, and moves this
     /// operator's timely capability up to the checkpoint.
     pub(crate) fn send_barrier(&mut self, barrier: CheckpointBarrier) {
-        self.send_marker(|| Payload::Barrier(barrier));
+        self.send_marker(|| Payload::Barrier(barrier.clone()));
         for edge in &mut self.edges {
             edge.targets.advance_to(barrier.checkpoint);
         }

@@ -23,7 +23,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                 None => return Ok(()),
                 Some(Notice::Trigger(barrier)) => self.on_trigger(barrier),
                 Some(Notice::Completed { checkpoint }) => self.on_completed(checkpoint)?,
-                Some(Notice::Aborted { checkpoint }) => self.on_aborted(checkpoint)?,
+                Some(Notice::Aborted { checkpoint, .. }) => self.on_aborted(checkpoint)?,
             }
         }
     }

@@ -23,7 +23,8 @@ use tidegate_types::graph::{OperatorRole, OperatorSpec};
 use tidegate_types::message::{Notice, Report};
 use tidegate_types::{
     AlignmentMode, AttemptNumber, CheckpointBarrier, CheckpointId, FileHandle, MaxParallelism,
-    OperatorUid, RestorePlan, SnapshotKind, SubtaskId, SubtaskRestore, SubtaskState, UnixMillis,
+    OperatorUid, RestorePlan, SnapshotFormat, SnapshotKind, SubtaskId, SubtaskRestore,
+    SubtaskState, UnixMillis,
 };
 
 /// A test that waits longer than this has failed.
@@ -34,6 +35,7 @@ pub(crate) fn operator(uid: &str, parallelism: u32) -> OperatorSpec {
         uid: OperatorUid(uid.to_owned()),
         parallelism,
         max_parallelism: MaxParallelism::derive(parallelism),
+        max_parallelism_derived: true,
         role: OperatorRole::Transform,
     }
 }
@@ -362,6 +364,8 @@ impl Driven {
         self.notify(Notice::Trigger(CheckpointBarrier {
             checkpoint: CheckpointId(checkpoint),
             kind: SnapshotKind::Checkpoint,
+            format: SnapshotFormat::Full,
+            location: None,
             created: UnixMillis(0),
         }));
     }

@@ -34,7 +34,7 @@ impl Subtask {
                 self.on_completed(checkpoint, hands);
                 Ok(())
             }
-            Notice::Aborted { checkpoint } => self.on_aborted(checkpoint, hands),
+            Notice::Aborted { checkpoint, .. } => self.on_aborted(checkpoint, hands),
         }
     }
 
@@ -142,7 +142,7 @@ impl Subtask {
             self.flush(hands);
         }
         for output in &self.outputs {
-            output.send_marker(&Payload::Barrier(barrier), hands.channels);
+            output.send_marker(&Payload::Barrier(barrier.clone()), hands.channels);
         }
         if hands.outside.rng.chance(hands.outside.faults.freeze) {
             let cause = "injected".to_owned();

@@ -138,7 +138,7 @@ impl Attempt {
     pub(crate) fn notify(&mut self, notice: Notice) {
         self.notices
             .iter_mut()
-            .for_each(|inbox| inbox.push_back(notice));
+            .for_each(|inbox| inbox.push_back(notice.clone()));
     }
 
     /// Notices that have not arrived, as one worker would get them.
@@ -147,7 +147,7 @@ impl Attempt {
             .first()
             .into_iter()
             .flatten()
-            .copied()
+            .cloned()
             .collect()
     }
 
@@ -219,7 +219,7 @@ impl Attempt {
         let duplicates = outside.faults.duplicate_notice;
         if outside.rng.chance(duplicates) {
             let later = outside.rng.below(self.notices[worker].len() + 1);
-            self.notices[worker].insert(later, notice);
+            self.notices[worker].insert(later, notice.clone());
         }
         for subtask in self
             .subtasks
@@ -228,7 +228,7 @@ impl Attempt {
         {
             let is_enumerator = matches!(subtask.kind, Kind::Enumerator { .. });
             if is_enumerator || !matches!(notice, Notice::Trigger(_)) {
-                subtask.mailbox.push_back(notice);
+                subtask.mailbox.push_back(notice.clone());
             }
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! Source: the coordinator's contract, "nothing follows the end".
 
-use tidegate_coordinator::{Job, JobEvent, Now};
+use tidegate_coordinator::{Job, JobEvent, Now, Request, RequestId};
 use tidegate_types::message::{AddressedReport, Report, SubtaskFailure, WriteOutcome};
-use tidegate_types::{AttemptNumber, CheckpointId, SnapshotKind};
+use tidegate_types::{AttemptNumber, CheckpointId};
 
 use super::{Checked, ensure};
 
@@ -19,8 +19,9 @@ pub(crate) fn nothing_after_the_end(job: &mut Job, now: Now, attempt: AttemptNum
         JobEvent::Start,
         JobEvent::Tick,
         JobEvent::CancelRequested,
-        JobEvent::TriggerRequested {
-            kind: SnapshotKind::Checkpoint,
+        JobEvent::Requested {
+            request: RequestId(0),
+            what: Request::Checkpoint { format: None },
         },
         JobEvent::AttemptStopped { attempt },
         JobEvent::AttemptReserved {
@@ -58,7 +59,7 @@ pub(crate) fn nothing_after_the_end(job: &mut Job, now: Now, attempt: AttemptNum
 
 #[cfg(test)]
 mod tests {
-    use tidegate_coordinator::{DurableFacts, JobSettings};
+    use tidegate_coordinator::{JobSettings, Recovery};
     use tidegate_types::JobId;
 
     use super::*;
@@ -68,8 +69,7 @@ mod tests {
     fn job() -> Job {
         let mut rng = Rng::new(0, 0);
         let graph = Topology::draw(&mut rng, 1).graph(&mut rng);
-        let (settings, facts) = (JobSettings::default(), DurableFacts::default());
-        Job::new(JobId(1), graph, settings, vec![], facts).unwrap()
+        Job::new(JobId(1), graph, JobSettings::default(), Recovery::default()).unwrap()
     }
 
     #[test]

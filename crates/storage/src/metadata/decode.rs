@@ -5,8 +5,8 @@
 
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange,
-    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Redistribution,
-    SnapshotKind, SubtaskState, UnixMillis,
+    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Owner,
+    Redistribution, SnapshotKind, SubtaskState, UnixMillis,
 };
 
 use super::{FLAG_FINISHED, FLAG_KEYED, HEADER_BYTES, MAGIC, VERSION, check};
@@ -151,8 +151,13 @@ fn take_checkpoint(cursor: &mut Cursor<'_>) -> Parsed<CompletedCheckpoint> {
             0 => SnapshotKind::Checkpoint,
             1 => SnapshotKind::Final,
             2 => SnapshotKind::Savepoint,
+            3 => SnapshotKind::StopWithSavepoint { drain: false },
+            4 => SnapshotKind::StopWithSavepoint { drain: true },
             other => return Err(format!("{other} is no kind of checkpoint")),
         },
+        // Not in the bytes: whoever reads them knows where they lie and why.
+        location: None,
+        owner: Owner::Job,
         triggered_at: UnixMillis(cursor.u64()?),
         hash_id: cursor.text()?,
         operators: cursor.all(12, take_operator)?,

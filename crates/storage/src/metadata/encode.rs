@@ -49,6 +49,8 @@ fn encode_body(checkpoint: &CompletedCheckpoint) -> Option<Vec<u8>> {
         SnapshotKind::Checkpoint => 0,
         SnapshotKind::Final => 1,
         SnapshotKind::Savepoint => 2,
+        SnapshotKind::StopWithSavepoint { drain: false } => 3,
+        SnapshotKind::StopWithSavepoint { drain: true } => 4,
     });
     out.extend_from_slice(&checkpoint.triggered_at.0.to_le_bytes());
     put_bytes(&mut out, checkpoint.hash_id.as_bytes())?;

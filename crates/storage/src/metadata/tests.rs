@@ -6,8 +6,8 @@ use proptest::option;
 use proptest::prelude::*;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, JobId, KeyGroupRange,
-    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Redistribution,
-    SnapshotKind, SubtaskState, UnixMillis,
+    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Owner,
+    Redistribution, SnapshotKind, SubtaskState, UnixMillis,
 };
 
 use super::{HEADER_BYTES, METADATA_BYTES_MAX, VERSION, decode, encode};
@@ -68,6 +68,8 @@ fn golden() -> CompletedCheckpoint {
         job: JobId(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
         attempt: AttemptNumber(3),
         kind: SnapshotKind::Final,
+        location: None,
+        owner: Owner::Job,
         triggered_at: UnixMillis(1_700_000_000_000),
         hash_id: HASH_ID.to_owned(),
         operators: vec![source, count],
@@ -261,6 +263,8 @@ fn any_checkpoint() -> impl Strategy<Value = CompletedCheckpoint> {
             job: JobId(ids.1),
             attempt: AttemptNumber(ids.2),
             kind,
+            location: None,
+            owner: Owner::Job,
             triggered_at: UnixMillis(ids.3),
             hash_id,
             operators,

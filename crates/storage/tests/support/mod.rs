@@ -15,8 +15,8 @@ use tidegate_types::ErrorChain;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, KeyGroupRange,
-    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Redistribution,
-    SnapshotKind, SubtaskState, UnixMillis,
+    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Owner,
+    Redistribution, SnapshotKind, SubtaskState, UnixMillis,
 };
 use tokio::runtime::Runtime;
 
@@ -139,6 +139,8 @@ pub(crate) fn checkpoint(store: &JobStore, id: u64, files: Vec<FileHandle>) -> C
         job: store.job(),
         attempt: AttemptNumber(1),
         kind: SnapshotKind::Checkpoint,
+        location: None,
+        owner: Owner::Job,
         triggered_at: UnixMillis(1),
         hash_id: HASH_ID.to_owned(),
         operators,

@@ -1,0 +1,78 @@
+//! What people and programs ask of a running job, and what they are told.
+
+use std::fmt;
+
+use tidegate_types::{CheckpointId, SnapshotFormat, SnapshotKind, SnapshotLocation};
+
+use crate::failure::{AbortReason, TriggerRefusal};
+use crate::statistics::CompletedSummary;
+
+/// Tells a request from all others of a job. Chosen by whoever asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request-{}", self.0)
+    }
+}
+
+/// Something to be done now. Nobody chooses the id of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Take a checkpoint: exempt from interval and minimum pause, not from the limit on concurrent
+    /// checkpoints.
+    Checkpoint {
+        /// What its files may be like; `None` is what the settings say.
+        format: Option<SnapshotFormat>,
+    },
+    /// Take a savepoint: exempt from every limit.
+    Savepoint {
+        /// The folder to make it in; `None` is the one in the settings.
+        directory: Option<SnapshotLocation>,
+    },
+    /// Take a savepoint and stop with it.
+    StopWithSavepoint {
+        /// The folder to make it in; `None` is the one in the settings.
+        directory: Option<SnapshotLocation>,
+        /// Whether data comes to its end first; see
+        /// [`SnapshotKind::StopWithSavepoint`].
+        drain: bool,
+    },
+    /// Abort a checkpoint or savepoint that is under way.
+    Abort {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The snapshot is durable. Of a stop: everything is committed and the job ends with it.
+    Completed(CompletedSummary),
+    /// Nothing was begun.
+    Refused(TriggerRefusal),
+    /// The snapshot was begun and came to nothing.
+    Failed {
+        /// Its id.
+        checkpoint: CheckpointId,
+        /// What it was meant for.
+        kind: SnapshotKind,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// The savepoint of a stop is durable and complete, but the attempt failed before everything
+    /// up to it was committed. The job goes on from the savepoint, which commits the rest.
+    NotStopped {
+        /// The savepoint.
+        savepoint: CompletedSummary,
+        /// What failed, for people.
+        cause: String,
+    },
+    /// The checkpoint was aborted.
+    Aborted {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+}
