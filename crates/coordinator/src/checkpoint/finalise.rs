@@ -58,7 +58,7 @@ impl CheckpointCoordinator {
             return;
         };
         let pending = self.pending.remove(&id).expect("it was just found");
-        let triggered = pending.triggered.monotonic;
+        let triggered = pending.triggered;
         let checkpoint = Box::new(pending.into_completed(self.job, &self.graph));
         actions.push(JobAction::PublishMetadata(checkpoint.clone()));
         self.finalising = Some(Finalising {
@@ -185,7 +185,7 @@ impl CheckpointCoordinator {
         let older: Vec<CheckpointId> = self
             .pending
             .range(..by)
-            .filter(|(_, pending)| pending.kind != SnapshotKind::Savepoint)
+            .filter(|(_, pending)| pending.kind() != SnapshotKind::Savepoint)
             .map(|(id, _)| *id)
             .collect();
         for id in older {

@@ -166,7 +166,7 @@ impl CheckpointCoordinator {
             .pending
             .values()
             .filter(|pending| pending.deadline().is_some_and(|at| at <= now.monotonic))
-            .map(|pending| pending.id)
+            .map(PendingCheckpoint::id)
             .collect();
         for id in expired {
             let waiting = self.pending[&id].waiting(&self.graph);
@@ -249,25 +249,27 @@ impl CheckpointCoordinator {
         actions: &mut Vec<JobAction>,
     ) {
         let deadline = self.now.monotonic.after(self.settings.timeout);
-        let pending = PendingCheckpoint::new(id, kind, attempt, self.now, deadline, &self.graph);
+        let barrier = CheckpointBarrier {
+            checkpoint: id,
+            kind,
+            format: self.settings.format,
+            location: None,
+            created: self.now.wall,
+        };
+        let now = self.now.monotonic;
+        let pending = PendingCheckpoint::new(barrier.clone(), attempt, now, deadline, &self.graph);
         self.pending.insert(id, pending);
         self.statistics.on_triggered();
         actions.push(JobAction::Notify {
             attempt,
-            notice: Notice::Trigger(CheckpointBarrier {
-                checkpoint: id,
-                kind,
-                format: self.settings.format,
-                location: None,
-                created: self.now.wall,
-            }),
+            notice: Notice::Trigger(barrier),
             to: NoticeTarget::Enumerators,
         });
     }
 
     /// Whether another checkpoint that isn't the final one may be under way.
     fn has_room(&self) -> bool {
-        let pending = self.pending.values().map(|pending| pending.kind);
+        let pending = self.pending.values().map(PendingCheckpoint::kind);
         let finalising = self.finalising.iter().map(Finalising::kind);
         let limited = |kind: &SnapshotKind| *kind != SnapshotKind::Final;
         let count = pending.chain(finalising).filter(limited).count();
@@ -361,7 +363,7 @@ impl CheckpointCoordinator {
             .pending
             .remove(&id)
             .expect("only pending checkpoints are aborted");
-        let kind = pending.kind;
+        let kind = pending.kind();
         let (subtasks, files) = pending.into_files();
         self.notify_aborted(id, actions);
         discard(id, files, actions);
@@ -479,7 +481,7 @@ impl CheckpointCoordinator {
             oldest_pending.is_none() || newest < oldest_pending,
             "older ones are subsumed"
         );
-        let limited = |pending: &&PendingCheckpoint| pending.kind != SnapshotKind::Final;
+        let limited = |pending: &&PendingCheckpoint| pending.kind() != SnapshotKind::Final;
         let under_way = self.pending.values().filter(limited).count();
         assert!(
             under_way <= self.settings.max_concurrent as usize,

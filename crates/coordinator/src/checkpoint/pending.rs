@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::graph::JobGraph;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, JobId, Millis,
-    OperatorCheckpoint, Owner, SnapshotKind, SubtaskId, SubtaskState,
+    AttemptNumber, CheckpointBarrier, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID,
+    JobId, Millis, OperatorCheckpoint, Owner, SnapshotKind, SubtaskId, SubtaskState,
 };
 
-use crate::event::Now;
 use crate::failure::Waiting;
+use crate::request::RequestId;
 
 /// What a checkpoint made of an acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,13 +24,26 @@ pub(crate) enum Ack {
     Unknown(SubtaskState),
 }
 
+/// How far a pending checkpoint has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The folder of a savepoint is being made. No subtask has heard of it.
+    Preparing,
+    /// Sources have been told.
+    Triggered,
+}
+
 /// A checkpoint before its metadata is published.
 #[derive(Debug)]
 pub(crate) struct PendingCheckpoint {
-    pub(crate) id: CheckpointId,
-    pub(crate) kind: SnapshotKind,
+    /// What travels through the job: says which snapshot this is, of what kind, and where it goes.
+    pub(crate) barrier: CheckpointBarrier,
     pub(crate) attempt: AttemptNumber,
-    pub(crate) triggered: Now,
+    /// When its id was taken.
+    pub(crate) triggered: Millis,
+    pub(crate) stage: Stage,
+    /// Who is to be told what became of it.
+    pub(crate) request: Option<RequestId>,
     deadline: Millis,
     missing: BTreeSet<SubtaskId>,
     acknowledged: BTreeMap<SubtaskId, SubtaskState>,
@@ -39,25 +52,34 @@ pub(crate) struct PendingCheckpoint {
 }
 
 impl PendingCheckpoint {
-    /// Waits for every subtask of `graph` until `deadline`.
+    /// Waits for every subtask of `graph` until `deadline`. Triggered, unless its stage is set
+    /// otherwise.
     pub(crate) fn new(
-        id: CheckpointId,
-        kind: SnapshotKind,
+        barrier: CheckpointBarrier,
         attempt: AttemptNumber,
-        triggered: Now,
+        triggered: Millis,
         deadline: Millis,
         graph: &JobGraph,
     ) -> Self {
         PendingCheckpoint {
-            id,
-            kind,
+            barrier,
             attempt,
             triggered,
+            stage: Stage::Triggered,
+            request: None,
             deadline,
             missing: graph.subtasks().into_iter().collect(),
             acknowledged: BTreeMap::new(),
             strangers: BTreeSet::new(),
         }
+    }
+
+    pub(crate) fn id(&self) -> CheckpointId {
+        self.barrier.checkpoint
+    }
+
+    pub(crate) fn kind(&self) -> SnapshotKind {
+        self.barrier.kind
     }
 
     /// Takes over a subtask's state.
@@ -114,7 +136,7 @@ impl PendingCheckpoint {
     /// # Panics
     /// Unless every subtask has acknowledged.
     pub(crate) fn into_completed(mut self, job: JobId, graph: &JobGraph) -> CompletedCheckpoint {
-        let id = self.id;
+        let id = self.id();
         assert!(
             self.missing.is_empty(),
             "{id} is finalised before all have acknowledged"
@@ -135,10 +157,13 @@ impl PendingCheckpoint {
             id,
             job,
             attempt: self.attempt,
-            kind: self.kind,
-            location: None,
-            owner: Owner::Job,
-            triggered_at: self.triggered.wall,
+            kind: self.barrier.kind,
+            owner: match self.barrier.kind.is_savepoint() {
+                true => Owner::User,
+                false => Owner::Job,
+            },
+            location: self.barrier.location,
+            triggered_at: self.barrier.created,
             hash_id: HASH_ID.to_owned(),
             operators,
         }
@@ -157,7 +182,7 @@ impl PendingCheckpoint {
 #[cfg(test)]
 mod tests {
     use tidegate_types::graph::{OperatorRole, OperatorSpec};
-    use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
+    use tidegate_types::{MaxParallelism, OperatorId, OperatorUid, SnapshotFormat, UnixMillis};
 
     use super::*;
 
@@ -175,9 +200,14 @@ mod tests {
     }
 
     fn pending() -> PendingCheckpoint {
-        let (id, attempt) = (CheckpointId(1), AttemptNumber(1));
-        let kind = SnapshotKind::Checkpoint;
-        PendingCheckpoint::new(id, kind, attempt, Now::default(), Millis(10), &graph())
+        let barrier = CheckpointBarrier {
+            checkpoint: CheckpointId(1),
+            kind: SnapshotKind::Checkpoint,
+            format: SnapshotFormat::Full,
+            location: None,
+            created: UnixMillis(0),
+        };
+        PendingCheckpoint::new(barrier, AttemptNumber(1), Millis(0), Millis(10), &graph())
     }
 
     fn subtask(index: u32) -> SubtaskId {
