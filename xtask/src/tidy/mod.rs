@@ -15,5 +15,5 @@ pub mod words;
 mod repository;
 mod violation;
 
-pub use repository::{SourceFile, read_repository, repository_root};
+pub use repository::{SourceFile, read_files, read_repository, repository_root};
 pub use violation::{Violation, report};

@@ -48,8 +48,24 @@ pub fn repository_root() -> PathBuf {
 /// # Errors
 /// When a folder or file can't be read, or a source file is not UTF-8.
 pub fn read_repository(root: &Path) -> io::Result<Vec<SourceFile>> {
+    walk(root, root, &is_source)
+}
+
+/// Reads the files below `folder` whose names end in one of `extensions`, sorted by path; paths
+/// are from `root`.
+///
+/// # Errors
+/// When a folder or file can't be read, or a file is not UTF-8.
+pub fn read_files(folder: &Path, root: &Path, extensions: &[&str]) -> io::Result<Vec<SourceFile>> {
+    walk(folder, root, &|name| {
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+        extension.is_some_and(|extension| extensions.contains(&extension))
+    })
+}
+
+fn walk(top: &Path, root: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<SourceFile>> {
     let mut files = Vec::new();
-    let mut folders = vec![root.to_owned()];
+    let mut folders = vec![top.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
@@ -57,7 +73,7 @@ pub fn read_repository(root: &Path) -> io::Result<Vec<SourceFile>> {
             let kind = entry.file_type()?;
             if kind.is_dir() && is_ours(&name) {
                 folders.push(entry.path());
-            } else if kind.is_file() && is_source(&name) {
+            } else if kind.is_file() && is_wanted(&name) {
                 files.push(read(root, &entry.path())?);
             }
         }
