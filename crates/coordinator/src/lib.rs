@@ -24,6 +24,7 @@ mod restart;
 mod restore;
 mod settings;
 mod statistics;
+mod subtasks;
 mod summary;
 
 pub use action::{JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision};
@@ -34,5 +35,8 @@ pub use request::{Answer, Request, RequestId};
 pub use restart::RestartStrategy;
 pub use restore::{DisplayPlan, RestoreError, plan_restore};
 pub use settings::{CheckpointSettings, JobSettings, Retention, SettingsError};
-pub use statistics::{CompletedSummary, FailedSummary, Statistics};
+pub use statistics::{
+    CheckpointStatistics, CheckpointStatus, CompletedSummary, FailedSummary, OperatorStatistics,
+    RestoredSummary, Statistics, SubtaskStatistics,
+};
 pub use summary::Summary;

@@ -4,13 +4,14 @@
 //! most 1/16 above the true value; count, sum, minimum and maximum are exact.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// How many linear steps a power of two is divided into, as a power of two.
 const STEP_BITS: u32 = 4;
 const STEPS: usize = 1 << STEP_BITS;
 const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS;
 
-/// Distribution of the numbers recorded so far.
+/// Distribution of the numbers recorded so far. A clone shares the histogram until either changes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Summary {
     count: u64,
@@ -18,7 +19,7 @@ pub struct Summary {
     min: u64,
     max: u64,
     /// Allocated with the first number.
-    buckets: Vec<u64>,
+    buckets: Arc<[u64]>,
 }
 
 impl Default for Summary {
@@ -28,7 +29,7 @@ impl Default for Summary {
             sum: 0,
             min: u64::MAX,
             max: 0,
-            buckets: Vec::new(),
+            buckets: Arc::default(),
         }
     }
 }
@@ -50,13 +51,13 @@ impl Summary {
     /// Adds a number.
     pub fn record(&mut self, value: u64) {
         if self.buckets.is_empty() {
-            self.buckets = vec![0; BUCKETS];
+            self.buckets = Arc::new([0; BUCKETS]);
         }
         self.count += 1;
         self.sum += u128::from(value);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
-        self.buckets[bucket(value)] += 1;
+        Arc::make_mut(&mut self.buckets)[bucket(value)] += 1;
     }
 
     /// How many numbers were recorded.
@@ -79,21 +80,42 @@ impl Summary {
         (self.count > 0).then_some(self.max)
     }
 
+    /// The arithmetic mean, rounded down, if there is any number.
+    pub fn average(&self) -> Option<u64> {
+        let average = self.sum.checked_div(u128::from(self.count))?;
+        Some(u64::try_from(average).expect("no average is above the largest number"))
+    }
+
     /// The middle one: half of all numbers are not above it.
     pub fn p50(&self) -> Option<u64> {
-        self.quantile(50)
+        self.quantile(500)
+    }
+
+    /// 90 of 100 numbers are not above it.
+    pub fn p90(&self) -> Option<u64> {
+        self.quantile(900)
+    }
+
+    /// 95 of 100 numbers are not above it.
+    pub fn p95(&self) -> Option<u64> {
+        self.quantile(950)
     }
 
     /// 99 of 100 numbers are not above it.
     pub fn p99(&self) -> Option<u64> {
-        self.quantile(99)
+        self.quantile(990)
     }
 
-    fn quantile(&self, percent: u64) -> Option<u64> {
+    /// 999 of 1000 numbers are not above it.
+    pub fn p999(&self) -> Option<u64> {
+        self.quantile(999)
+    }
+
+    fn quantile(&self, per_mille: u64) -> Option<u64> {
         if self.count == 0 {
             return None;
         }
-        let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100);
+        let rank = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1000);
         let mut seen = 0u128;
         for (index, count) in self.buckets.iter().enumerate() {
             seen += u128::from(*count);
@@ -137,6 +159,18 @@ mod tests {
             (summary.min(), summary.p50(), summary.max()),
             (None, None, None)
         );
+        assert_eq!(summary.average(), None);
+    }
+
+    #[test]
+    fn a_clone_keeps_what_it_says() {
+        let mut summary = Summary::default();
+        summary.record(1);
+        let before = summary.clone();
+        summary.record(1000);
+        assert_eq!((before.count(), before.p99()), (1, Some(1)));
+        assert_eq!(summary.count(), 2);
+        assert!(before != summary);
     }
 
     #[test]
@@ -145,7 +179,10 @@ mod tests {
         (1..=10).for_each(|value| summary.record(value));
         assert_eq!((summary.min(), summary.max()), (Some(1), Some(10)));
         assert_eq!((summary.p50(), summary.p99()), (Some(5), Some(10)));
+        assert_eq!((summary.p90(), summary.p95()), (Some(9), Some(10)));
+        assert_eq!(summary.p999(), Some(10));
         assert_eq!((summary.count(), summary.sum()), (10, 55));
+        assert_eq!(summary.average(), Some(5));
     }
 
     proptest! {
@@ -156,9 +193,9 @@ mod tests {
             let mut summary = Summary::default();
             values.iter().for_each(|value| summary.record(*value));
             values.sort_unstable();
-            for percent in [50, 99] {
-                let exact = values[(values.len() * percent).div_ceil(100) - 1];
-                let found = summary.quantile(percent as u64).unwrap();
+            for per_mille in [500, 900, 990, 999] {
+                let exact = values[(values.len() * per_mille).div_ceil(1000) - 1];
+                let found = summary.quantile(per_mille as u64).unwrap();
                 prop_assert!(found >= exact);
                 prop_assert!(found - exact <= exact / 16 + 1);
                 prop_assert!(found <= summary.max().unwrap());

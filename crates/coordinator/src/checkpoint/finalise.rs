@@ -185,7 +185,7 @@ impl CheckpointCoordinator {
         let older: Vec<CheckpointId> = self
             .pending
             .range(..by)
-            .filter(|(_, pending)| pending.kind() != SnapshotKind::Savepoint)
+            .filter(|(_, pending)| pending.can_be_subsumed())
             .map(|(id, _)| *id)
             .collect();
         for id in older {

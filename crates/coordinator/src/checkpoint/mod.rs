@@ -32,13 +32,15 @@ use crate::event::Now;
 use crate::failure::{AbortReason, FailureReason, StorageStep, TriggerRefusal, decline_counts};
 use crate::request::{Answer, Request, RequestId};
 use crate::settings::CheckpointSettings;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, SubtaskSnapshot};
+use crate::subtasks::SubtaskTable;
 
 use ended::Ended;
 use failures::{Failures, TooMany};
 use finalise::Finalising;
 use ids::Ids;
-use pending::{Ack, PendingCheckpoint};
+use pending::Ack;
+pub(crate) use pending::PendingCheckpoint;
 use schedule::Schedule;
 
 /// What the rest of the job has to react to.
@@ -69,11 +71,24 @@ pub(crate) struct Acknowledgement {
     pub(crate) metrics: SnapshotMetrics,
 }
 
+impl Acknowledgement {
+    fn snapshot(&self, at: Millis) -> SubtaskSnapshot {
+        SubtaskSnapshot {
+            checkpoint: self.checkpoint,
+            subtask: self.subtask,
+            metrics: self.metrics,
+            bytes: self.state.bytes(),
+            at,
+        }
+    }
+}
+
 /// Decides about the checkpoints of one job, over all its attempts.
 #[derive(Debug)]
 pub(crate) struct CheckpointCoordinator {
     job: JobId,
     graph: Arc<JobGraph>,
+    subtasks: Arc<SubtaskTable>,
     settings: CheckpointSettings,
     now: Now,
     /// The attempt all of whose subtasks run; the one that gets notices.
@@ -108,6 +123,7 @@ impl CheckpointCoordinator {
         let newest = restorable.map_or(CheckpointId::NONE, |last| last.id);
         CheckpointCoordinator {
             job,
+            subtasks: Arc::new(SubtaskTable::new(&graph)),
             graph,
             now: Now::default(),
             attempt: None,
@@ -257,9 +273,10 @@ impl CheckpointCoordinator {
             created: self.now.wall,
         };
         let now = self.now.monotonic;
-        let pending = PendingCheckpoint::new(barrier.clone(), attempt, now, deadline, &self.graph);
+        let subtasks = &self.subtasks;
+        let pending = PendingCheckpoint::new(barrier.clone(), attempt, now, deadline, subtasks);
+        self.statistics.on_triggered(&pending);
         self.pending.insert(id, pending);
-        self.statistics.on_triggered();
         actions.push(JobAction::Notify {
             attempt,
             notice: Notice::Trigger(barrier),
@@ -304,6 +321,7 @@ impl CheckpointCoordinator {
     /// Takes a subtask's part of a checkpoint, from the running attempt or a dead one.
     pub(crate) fn on_acknowledged(&mut self, ack: Acknowledgement, actions: &mut Vec<JobAction>) {
         let id = ack.checkpoint;
+        let snapshot = ack.snapshot(self.now.monotonic);
         let Some(pending) = self.pending.get_mut(&id) else {
             self.on_late_acknowledgement(ack, actions);
             return;
@@ -313,7 +331,7 @@ impl CheckpointCoordinator {
         }
         match pending.acknowledge(ack.subtask, ack.state) {
             Ack::Accepted => {
-                self.statistics.on_snapshot(&ack.metrics);
+                self.statistics.on_snapshot(&snapshot);
                 self.finalise_next(actions);
             }
             Ack::Duplicate => {}
@@ -329,6 +347,8 @@ impl CheckpointCoordinator {
         if finalising || self.retained.iter().any(|completed| completed.id == id) {
             return;
         }
+        self.statistics
+            .on_late_snapshot(&ack.snapshot(self.now.monotonic));
         if self.ended.claim_late(id, ack.subtask) {
             discard(id, ack.state.files().cloned().collect(), actions);
         }
@@ -379,7 +399,8 @@ impl CheckpointCoordinator {
         reason: AbortReason,
         actions: &mut Vec<JobAction>,
     ) {
-        self.statistics.on_aborted(checkpoint, reason.to_string());
+        self.statistics
+            .on_aborted(checkpoint, reason.to_string(), self.now.monotonic);
         self.schedule.on_aborted(self.now.monotonic, checkpoint);
         if reason.counts() {
             self.count_failure(checkpoint, reason.to_string());

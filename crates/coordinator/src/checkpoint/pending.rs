@@ -1,8 +1,13 @@
 //! A checkpoint that is being taken: collects acknowledgements and owns the files in them.
 //!
-//! Invariant: `missing` and `acknowledged` are disjoint and together are all subtasks of the graph.
+//! States lie in one array by the subtasks' [positions](SubtaskTable): an acknowledgement takes
+//! constant time whatever the number of subtasks, and nothing walks the array before the
+//! checkpoint ends.
+//!
+//! Invariant: `missing` is the number of subtasks without a state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tidegate_types::graph::JobGraph;
 use tidegate_types::{
@@ -12,6 +17,7 @@ use tidegate_types::{
 
 use crate::failure::Waiting;
 use crate::request::RequestId;
+use crate::subtasks::SubtaskTable;
 
 /// What a checkpoint made of an acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,32 +50,36 @@ pub(crate) struct PendingCheckpoint {
     pub(crate) stage: Stage,
     /// Who is to be told what became of it.
     pub(crate) request: Option<RequestId>,
+    pub(crate) subtasks: Arc<SubtaskTable>,
     deadline: Millis,
-    missing: BTreeSet<SubtaskId>,
-    acknowledged: BTreeMap<SubtaskId, SubtaskState>,
+    /// By position; `None` until the subtask acknowledges.
+    states: Vec<Option<SubtaskState>>,
+    missing: usize,
     /// Subtasks that acknowledged though they aren't part of the job.
     strangers: BTreeSet<SubtaskId>,
 }
 
 impl PendingCheckpoint {
-    /// Waits for every subtask of `graph` until `deadline`. Triggered, unless its stage is set
+    /// Waits for every one of `subtasks` until `deadline`. Triggered, unless its stage is set
     /// otherwise.
     pub(crate) fn new(
         barrier: CheckpointBarrier,
         attempt: AttemptNumber,
         triggered: Millis,
         deadline: Millis,
-        graph: &JobGraph,
+        subtasks: &Arc<SubtaskTable>,
     ) -> Self {
+        let missing = subtasks.count();
         PendingCheckpoint {
             barrier,
             attempt,
             triggered,
             stage: Stage::Triggered,
             request: None,
+            subtasks: subtasks.clone(),
             deadline,
-            missing: graph.subtasks().into_iter().collect(),
-            acknowledged: BTreeMap::new(),
+            states: vec![None; missing],
+            missing,
             strangers: BTreeSet::new(),
         }
     }
@@ -84,50 +94,63 @@ impl PendingCheckpoint {
 
     /// Takes over a subtask's state.
     pub(crate) fn acknowledge(&mut self, subtask: SubtaskId, state: SubtaskState) -> Ack {
-        if self.missing.remove(&subtask) {
-            self.acknowledged.insert(subtask, state);
-            return Ack::Accepted;
-        }
-        if self.acknowledged.contains_key(&subtask) || !self.strangers.insert(subtask) {
+        let Some(position) = self.subtasks.position(subtask) else {
+            return match self.strangers.insert(subtask) {
+                true => Ack::Unknown(state),
+                false => Ack::Duplicate,
+            };
+        };
+        let slot = &mut self.states[position];
+        if slot.is_some() {
             return Ack::Duplicate;
         }
-        Ack::Unknown(state)
+        *slot = Some(state);
+        self.missing -= 1;
+        Ack::Accepted
     }
 
     /// Whether the subtask takes part in the checkpoint.
     pub(crate) fn involves(&self, subtask: SubtaskId) -> bool {
-        self.missing.contains(&subtask) || self.acknowledged.contains_key(&subtask)
+        self.subtasks.position(subtask).is_some()
     }
 
     pub(crate) fn is_fully_acknowledged(&self) -> bool {
-        self.missing.is_empty()
+        self.missing == 0
+    }
+
+    /// Whether a newer completed checkpoint makes it useless. A savepoint is the user's and goes
+    /// on.
+    pub(crate) fn can_be_subsumed(&self) -> bool {
+        !self.kind().is_savepoint()
     }
 
     /// When it expires: never once everything is acknowledged, since all that is left to do is
     /// the coordinator's.
     pub(crate) fn deadline(&self) -> Option<Millis> {
-        (!self.missing.is_empty()).then_some(self.deadline)
+        (self.missing > 0).then_some(self.deadline)
     }
 
-    /// Who has not acknowledged.
+    /// Who has not acknowledged. Walks over the subtasks until it has enough names.
     pub(crate) fn waiting(&self, graph: &JobGraph) -> Waiting {
+        let missing = self.states.iter().enumerate().filter(|(_, s)| s.is_none());
+        let named = missing
+            .take(Waiting::NAMED_MAX.min(self.missing))
+            .map(|(position, _)| graph.display(self.subtasks.subtask(position)).to_string());
         Waiting {
-            named: self
-                .missing
-                .iter()
-                .take(Waiting::NAMED_MAX)
-                .map(|subtask| graph.display(*subtask).to_string())
-                .collect(),
-            count: self.missing.len(),
+            named: named.collect(),
+            count: self.missing,
         }
     }
 
     /// Gives up the files: which subtasks they came from (strangers' are discarded already).
-    pub(crate) fn into_files(self) -> (BTreeSet<SubtaskId>, Vec<FileHandle>) {
-        let states = self.acknowledged.values();
+    pub(crate) fn into_files(self) -> (Vec<SubtaskId>, Vec<FileHandle>) {
+        let acknowledged = self.states.iter().enumerate().filter(|(_, s)| s.is_some());
+        let subtasks = acknowledged
+            .map(|(position, _)| self.subtasks.subtask(position))
+            .chain(self.strangers)
+            .collect();
+        let states = self.states.iter().flatten();
         let files = states.flat_map(SubtaskState::files).cloned().collect();
-        let mut subtasks = self.strangers;
-        subtasks.extend(self.acknowledged.into_keys());
         (subtasks, files)
     }
 
@@ -135,22 +158,20 @@ impl PendingCheckpoint {
     ///
     /// # Panics
     /// Unless every subtask has acknowledged.
-    pub(crate) fn into_completed(mut self, job: JobId, graph: &JobGraph) -> CompletedCheckpoint {
+    pub(crate) fn into_completed(self, job: JobId, graph: &JobGraph) -> CompletedCheckpoint {
         let id = self.id();
         assert!(
-            self.missing.is_empty(),
+            self.missing == 0,
             "{id} is finalised before all have acknowledged"
         );
-        let mut take = |subtask| {
-            let state = self.acknowledged.remove(&subtask);
-            state.expect("every subtask of the graph has acknowledged")
-        };
+        let mut states = self.states.into_iter().flatten();
         let operators = graph
-            .operator_ids()
-            .map(|operator| OperatorCheckpoint {
-                uid: graph.operator(operator).uid.clone(),
-                max_parallelism: graph.operator(operator).max_parallelism,
-                subtasks: graph.subtasks_of(operator).map(&mut take).collect(),
+            .operators
+            .iter()
+            .map(|spec| OperatorCheckpoint {
+                uid: spec.uid.clone(),
+                max_parallelism: spec.max_parallelism,
+                subtasks: states.by_ref().take(spec.parallelism as usize).collect(),
             })
             .collect();
         CompletedCheckpoint {
@@ -170,11 +191,16 @@ impl PendingCheckpoint {
     }
 
     pub(crate) fn check_invariants(&self, graph: &JobGraph) {
-        let count = self.missing.len() + self.acknowledged.len();
+        let missing = self.states.iter().filter(|state| state.is_none()).count();
         assert_eq!(
-            count,
-            graph.subtasks().len(),
+            self.missing, missing,
             "every subtask is missing or has acknowledged"
+        );
+        let parallelisms = graph.operators.iter().map(|op| op.parallelism as usize);
+        assert_eq!(
+            self.states.len(),
+            parallelisms.sum::<usize>(),
+            "the places are those of the graph"
         );
     }
 }
@@ -182,77 +208,190 @@ impl PendingCheckpoint {
 #[cfg(test)]
 mod tests {
     use tidegate_types::graph::{OperatorRole, OperatorSpec};
-    use tidegate_types::{MaxParallelism, OperatorId, OperatorUid, SnapshotFormat, UnixMillis};
+    use tidegate_types::{
+        KeyGroupRange, KeyedStateHandle, MaxParallelism, OperatorId, OperatorUid, SnapshotFormat,
+        SnapshotLocation, UnixMillis,
+    };
 
     use super::*;
 
+    /// Two enumerators and a reader of parallelism 6.
     fn graph() -> JobGraph {
+        let operator = |uid: &str, parallelism, role| OperatorSpec {
+            uid: OperatorUid(uid.to_owned()),
+            parallelism,
+            max_parallelism: MaxParallelism::derive(parallelism),
+            max_parallelism_derived: true,
+            role,
+        };
         JobGraph {
-            operators: vec![OperatorSpec {
-                uid: OperatorUid("source".to_owned()),
-                parallelism: 2,
-                max_parallelism: MaxParallelism::derive(2),
-                max_parallelism_derived: true,
-                role: OperatorRole::Enumerator,
-            }],
+            operators: vec![
+                operator("orders", 1, OperatorRole::Enumerator),
+                operator("rates", 1, OperatorRole::Enumerator),
+                operator("read", 6, OperatorRole::Reader),
+            ],
             edges: vec![],
         }
     }
 
-    fn pending() -> PendingCheckpoint {
+    fn pending_of(kind: SnapshotKind) -> PendingCheckpoint {
         let barrier = CheckpointBarrier {
             checkpoint: CheckpointId(1),
-            kind: SnapshotKind::Checkpoint,
+            kind,
             format: SnapshotFormat::Full,
-            location: None,
-            created: UnixMillis(0),
+            location: kind
+                .is_savepoint()
+                .then(|| SnapshotLocation::new("file:///s")),
+            created: UnixMillis(5),
         };
-        PendingCheckpoint::new(barrier, AttemptNumber(1), Millis(0), Millis(10), &graph())
+        let subtasks = Arc::new(SubtaskTable::new(&graph()));
+        let (triggered, deadline) = (Millis(0), Millis(10));
+        PendingCheckpoint::new(barrier, AttemptNumber(1), triggered, deadline, &subtasks)
     }
 
-    fn subtask(index: u32) -> SubtaskId {
-        let operator = OperatorId(0);
+    fn pending() -> PendingCheckpoint {
+        pending_of(SnapshotKind::Checkpoint)
+    }
+
+    fn subtask(operator: u32, index: u32) -> SubtaskId {
+        let operator = OperatorId(operator);
         SubtaskId { operator, index }
     }
 
-    fn ack(pending: &mut PendingCheckpoint, index: u32) -> Ack {
-        pending.acknowledge(subtask(index), SubtaskState::default())
+    fn ack(pending: &mut PendingCheckpoint, operator: u32, index: u32) -> Ack {
+        pending.acknowledge(subtask(operator, index), SubtaskState::default())
     }
 
-    // CC-06, CC-20, G2
+    fn ack_all(pending: &mut PendingCheckpoint, state: impl Fn(SubtaskId) -> SubtaskState) {
+        for subtask in graph().subtasks() {
+            assert_eq!(pending.acknowledge(subtask, state(subtask)), Ack::Accepted);
+            pending.check_invariants(&graph());
+        }
+    }
+
+    fn with_file(name: &str) -> SubtaskState {
+        SubtaskState {
+            keyed: Some(KeyedStateHandle {
+                file: FileHandle {
+                    name: name.to_owned(),
+                    bytes: 1,
+                    crc32c: 0,
+                },
+                key_groups: KeyGroupRange { start: 0, end: 0 },
+            }),
+            ..SubtaskState::default()
+        }
+    }
+
+    // CC-06, G2, PC-11: an enumerator is acknowledged like any subtask.
     #[test]
     fn each_subtask_is_counted_once() {
         let mut pending = pending();
-        assert_eq!(ack(&mut pending, 1), Ack::Accepted);
-        assert_eq!(ack(&mut pending, 1), Ack::Duplicate);
-        assert_eq!(ack(&mut pending, 2), Ack::Unknown(SubtaskState::default()));
-        assert_eq!(ack(&mut pending, 2), Ack::Duplicate);
+        assert_eq!(ack(&mut pending, 1, 0), Ack::Accepted);
+        assert_eq!(ack(&mut pending, 1, 0), Ack::Duplicate);
+        for (operator, index) in [(0, 1), (2, 6), (3, 0)] {
+            let stranger = ack(&mut pending, operator, index);
+            assert_eq!(stranger, Ack::Unknown(SubtaskState::default()));
+            assert_eq!(ack(&mut pending, operator, index), Ack::Duplicate);
+            assert!(!pending.involves(subtask(operator, index)));
+        }
+        assert_eq!(pending.missing, 7);
         pending.check_invariants(&graph());
-        assert_eq!(pending.waiting(&graph()).to_string(), "`source[0]`");
+    }
+
+    // PC-10: enumerators are Flink's operator coordinators.
+    #[test]
+    fn it_is_full_once_enumerators_and_tasks_have_acknowledged_in_whatever_order() {
+        let mut pending = pending();
+        (0..6).for_each(|index| assert_eq!(ack(&mut pending, 2, index), Ack::Accepted));
+        assert_eq!(ack(&mut pending, 1, 0), Ack::Accepted);
         assert!(!pending.is_fully_acknowledged());
-        assert_eq!(ack(&mut pending, 0), Ack::Accepted);
+        assert_eq!(pending.deadline(), Some(Millis(10)));
+        assert_eq!(pending.waiting(&graph()).to_string(), "`orders[0]`");
+        assert_eq!(ack(&mut pending, 0, 0), Ack::Accepted);
         assert!(pending.is_fully_acknowledged());
         assert_eq!(pending.deadline(), None);
     }
 
-    // PC-05
+    #[test]
+    fn at_most_five_of_those_it_waits_for_are_named() {
+        let mut pending = pending();
+        ack(&mut pending, 0, 0);
+        let waiting = pending.waiting(&graph());
+        assert_eq!(
+            waiting.to_string(),
+            "`rates[0]`, `read[0]`, `read[1]`, `read[2]`, `read[3]` and 2 more"
+        );
+    }
+
+    // PC-05: a subtask without state is recorded all the same.
     #[test]
     fn stateless_subtasks_are_recorded_with_their_parallelism() {
         let mut pending = pending();
-        ack(&mut pending, 0);
-        ack(&mut pending, 1);
+        ack_all(&mut pending, |_| SubtaskState::default());
         let completed = pending.into_completed(JobId(9), &graph());
-        assert_eq!(
-            completed.operators[0].subtasks,
-            vec![SubtaskState::default(); 2]
-        );
-        assert_eq!(completed.operators[0].max_parallelism.get(), 128);
+        let read = &completed.operators[2];
+        assert_eq!(read.uid.0, "read");
+        assert_eq!(read.subtasks, vec![SubtaskState::default(); 6]);
+        assert_eq!(read.max_parallelism.get(), 128);
+    }
+
+    // PC-13, PL-09, PL-10: whoever had finished is recorded as finished, and nobody else.
+    #[test]
+    fn states_keep_their_places() {
+        let mut pending = pending();
+        ack_all(&mut pending, |subtask| SubtaskState {
+            finished: subtask.operator.0 == 1 || subtask.index == 4,
+            ..with_file(&subtask.to_string())
+        });
+        let completed = pending.into_completed(JobId(9), &graph());
+        for (operator, saved) in completed.operators.iter().enumerate() {
+            for (index, state) in saved.subtasks.iter().enumerate() {
+                let name = &state.files().next().unwrap().name;
+                assert_eq!(*name, format!("op{operator}[{index}]"));
+                assert_eq!(state.finished, operator == 1 || index == 4);
+            }
+        }
+    }
+
+    // PC-04, PC-12
+    #[test]
+    fn an_abort_gives_up_every_file_once() {
+        let mut pending = pending();
+        pending.acknowledge(subtask(0, 0), with_file("enumerator"));
+        pending.acknowledge(subtask(2, 3), with_file("reader"));
+        pending.acknowledge(subtask(2, 3), with_file("again"));
+        pending.acknowledge(subtask(7, 0), with_file("stranger"));
+        let (subtasks, files) = pending.into_files();
+        assert_eq!(subtasks, [subtask(0, 0), subtask(2, 3), subtask(7, 0)]);
+        let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["enumerator", "reader"]);
+    }
+
+    #[test]
+    fn savepoints_are_the_users_and_lie_where_their_barrier_says() {
+        let stop = SnapshotKind::StopWithSavepoint { drain: false };
+        for kind in [SnapshotKind::Savepoint, stop] {
+            let mut pending = pending_of(kind);
+            assert!(!pending.can_be_subsumed());
+            ack_all(&mut pending, |_| SubtaskState::default());
+            let completed = pending.into_completed(JobId(9), &graph());
+            assert_eq!(completed.owner, Owner::User);
+            assert_eq!(completed.location, Some(SnapshotLocation::new("file:///s")));
+        }
+        let mut pending = pending();
+        assert!(pending.can_be_subsumed());
+        ack_all(&mut pending, |_| SubtaskState::default());
+        let completed = pending.into_completed(JobId(9), &graph());
+        assert_eq!((completed.owner, completed.location), (Owner::Job, None));
     }
 
     // PC-03
     #[test]
     #[should_panic(expected = "chk-1 is finalised before all have acknowledged")]
     fn finalising_early_is_a_bug() {
-        pending().into_completed(JobId(9), &graph());
+        let mut pending = pending();
+        ack(&mut pending, 0, 0);
+        pending.into_completed(JobId(9), &graph());
     }
 }

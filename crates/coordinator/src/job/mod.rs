@@ -23,7 +23,7 @@ use crate::lifecycle::{Attempt, Next, Phase, Threads};
 use crate::restart::Restarts;
 use crate::restore::plan_restore;
 use crate::settings::JobSettings;
-use crate::statistics::Statistics;
+use crate::statistics::{RestoredSummary, Statistics};
 
 /// All decisions of one job. Performs no IO.
 ///
@@ -278,7 +278,8 @@ impl Job {
         let restore = latest.map(|checkpoint| checkpoint.id);
         match plan_restore(&self.graph, latest, self.allow_non_restored_state) {
             Ok(plan) => {
-                self.checkpoints.statistics_mut().latest_restored = restore;
+                let restored = latest.map(|from| RestoredSummary::new(from, self.now.wall));
+                self.checkpoints.statistics_mut().on_restored(restored);
                 self.phase = Phase::Active(Attempt::new(attempt, &self.graph));
                 let plan = Box::new(plan);
                 actions.push(JobAction::StartAttempt {

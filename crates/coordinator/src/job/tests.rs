@@ -330,7 +330,9 @@ fn statistics_tell_what_happened() {
     step(&mut job, 11, published);
     let statistics = job.statistics();
     assert_eq!((statistics.triggered, statistics.failed), (1, 1));
-    assert_eq!(statistics.latest_restored, Some(CheckpointId(8)));
+    let restored = statistics.latest_restored.as_ref().unwrap();
+    assert_eq!(restored.checkpoint, CheckpointId(8));
+    assert_eq!(restored.kind, SnapshotKind::Checkpoint);
     assert_eq!(statistics.latest_completed, None);
     let failed = statistics.latest_failed.as_ref().unwrap();
     assert_eq!(failed.checkpoint, Some(checkpoint));
