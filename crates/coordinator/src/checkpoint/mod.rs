@@ -109,8 +109,8 @@ pub(crate) struct CheckpointCoordinator {
 }
 
 impl CheckpointCoordinator {
-    /// `retained` ascends by id; `origin` is what to restore as long as there are none; `used` is at
-    /// least every id ever used or reserved.
+    /// `retained` ascends by id; `origin` is what to restore as long as there are none; `used` is
+    /// at least every id ever used or reserved.
     pub(crate) fn new(
         job: JobId,
         graph: Arc<JobGraph>,
