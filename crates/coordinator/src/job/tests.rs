@@ -299,7 +299,7 @@ fn a_checkpoint_from_trigger_to_completion() {
     assert_eq!(job.latest_completed(), Some(&*expected));
 }
 
-// SS-01, SS-02, SS-03, RS-23
+// SS-01, SS-02, SS-03, SS-05, RS-23
 #[test]
 fn statistics_tell_what_happened() {
     let mut job = running();
@@ -333,6 +333,10 @@ fn statistics_tell_what_happened() {
     let restored = statistics.latest_restored.as_ref().unwrap();
     assert_eq!(restored.checkpoint, CheckpointId(8));
     assert_eq!(restored.kind, SnapshotKind::Checkpoint);
+    assert_eq!(
+        (&restored.location, restored.restored_at),
+        (&None, UnixMillis(100_000))
+    );
     assert_eq!(statistics.latest_completed, None);
     let failed = statistics.latest_failed.as_ref().unwrap();
     assert_eq!(failed.checkpoint, Some(checkpoint));

@@ -155,7 +155,7 @@ fn a_failure_without_an_id_counts_but_has_no_details() {
     assert_eq!((failed.checkpoint, &*failed.reason), (None, "no id"));
 }
 
-// SS-02, CC-57: what is under way is always listed; of what has ended, as much as is wanted. A
+// SS-02: what is under way is always listed; of what has ended, as much as is wanted. A
 // history of size zero takes news of forgotten checkpoints like any other.
 #[test]
 fn the_history_is_bounded_and_newest_first() {
