@@ -11,7 +11,9 @@ use tidegate_runtime::sink::SubmitContext;
 use tidegate_runtime::{CheckError, JobPlan};
 use tidegate_storage::{JobStore, NamespaceStatus, StorageError};
 use tidegate_types::graph::GraphError;
-use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, CompletedCheckpoint};
+use tidegate_types::{
+    AlignmentMode, AttemptNumber, CheckpointId, CompletedCheckpoint, RestoreMode, SnapshotLocation,
+};
 use url::Url;
 
 use crate::clock::Clock;
@@ -31,6 +33,15 @@ pub enum CheckpointLocation {
     MemoryForTests,
 }
 
+/// What a job without checkpoints of its own goes on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreOptions {
+    /// The folder of a savepoint, or of a checkpoint of any job.
+    pub from: SnapshotLocation,
+    /// Whether the job owns it from then on.
+    pub mode: RestoreMode,
+}
+
 /// How a job runs.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
@@ -44,6 +55,10 @@ pub struct JobOptions {
     pub mode: AlignmentMode,
     /// A record waits no longer than this for its batch to fill.
     pub buffer_timeout: Duration,
+    /// What to restore as long as nothing has completed in the job's own namespace.
+    pub restore: Option<RestoreOptions>,
+    /// Only find out whether the job could be restored: nothing runs, nothing is written.
+    pub dry_run: bool,
     /// Whether records are serialised between workers as they would be between processes.
     pub serialize: bool,
 }
@@ -72,6 +87,12 @@ pub enum RunError {
     /// A setting is wrong.
     #[error("the settings are invalid")]
     Settings(#[source] SettingsError),
+    /// This version can't do what was asked for, and doesn't do something else instead.
+    #[error("`{setting}` is not supported yet")]
+    Unsupported {
+        /// The setting.
+        setting: &'static str,
+    },
     /// Exactly-once output needs somewhere to keep its transactions.
     #[error(
         "the sink `{uid}` commits its output with checkpoints, but there is no checkpoint \
@@ -192,6 +213,14 @@ fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunErr
     }
     plan.validate().map_err(RunError::Graph)?;
     options.settings.validate().map_err(RunError::Settings)?;
+    for (asked, setting) in [
+        (options.restore.is_some(), "restore-from"),
+        (options.dry_run, "dry-run"),
+    ] {
+        if asked {
+            return Err(RunError::Unsupported { setting });
+        }
+    }
     if cfg!(panic = "abort") {
         tracing::warn!(
             "this program is built with panic = \"abort\": a panic in the job's code ends the \

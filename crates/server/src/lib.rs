@@ -13,5 +13,5 @@ mod progress;
 mod storage_actions;
 mod store;
 
-pub use embedded::{CheckpointLocation, JobOptions, JobReport, RunError, run};
+pub use embedded::{CheckpointLocation, JobOptions, JobReport, RestoreOptions, RunError, run};
 pub use progress::{Observer, Progress};

@@ -45,6 +45,8 @@ impl Environment {
             settings: args.job_settings()?,
             mode: args.alignment_mode(),
             buffer_timeout: args.buffer_timeout,
+            restore: None,
+            dry_run: false,
             serialize: false,
         };
         Ok(Environment {
@@ -63,6 +65,8 @@ impl Environment {
             settings: Default::default(),
             mode: AlignmentMode::ExactlyOnce,
             buffer_timeout: Duration::from_millis(5),
+            restore: None,
+            dry_run: false,
             serialize: false,
         };
         Environment {

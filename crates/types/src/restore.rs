@@ -1,8 +1,32 @@
 //! What a new subtask starts from: the pieces of a checkpoint that fall to it.
 
+use std::fmt;
+
 use crate::checkpoint::{KeyedStateHandle, ListState};
 use crate::ids::{OperatorId, SubtaskId};
 use crate::key_group::KeyGroupRange;
+
+/// Who owns a snapshot of elsewhere once a job has been restored from it. Displays as users write
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum RestoreMode {
+    /// It stays the user's: nothing of it is ever written or deleted, and the first checkpoint
+    /// afterwards shares no file with it.
+    #[default]
+    NoClaim,
+    /// The job owns it from then on: it is deleted, files and all, like any checkpoint that has
+    /// been subsumed.
+    Claim,
+}
+
+impl fmt::Display for RestoreMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoClaim => "no-claim",
+            Self::Claim => "claim",
+        })
+    }
+}
 
 /// State of one subtask to be, whatever the parallelism was when the checkpoint was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
