@@ -32,7 +32,7 @@ pub use event::{DurableFacts, JobEvent, Now, Recovery};
 pub use failure::{AbortReason, FailureReason, JobFailure, StorageStep, TriggerRefusal, Waiting};
 pub use job::{Job, JobError};
 pub use request::{Answer, Request, RequestId};
-pub use restart::RestartStrategy;
+pub use restart::{ParseRestartError, RestartStrategy};
 pub use restore::{DisplayPlan, RestoreError, plan_restore};
 pub use settings::{CheckpointSettings, JobSettings, Retention, SettingsError};
 pub use statistics::{

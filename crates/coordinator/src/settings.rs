@@ -1,18 +1,21 @@
 //! What users can choose about checkpoints and restarts, with every default in one place.
 
+use std::fmt;
 use std::time::Duration;
 
+use humantime::format_duration;
 use tidegate_types::{SnapshotFormat, SnapshotLocation};
 
 use crate::restart::RestartStrategy;
 
-/// Two settings that don't fit together, or one out of its range.
+/// Two settings that don't fit together, or one out of its range. Settings are named as users
+/// write them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SettingsError {
     /// A duration that must be at least a millisecond is shorter.
-    #[error("{setting} `{given:?}` is below the minimum of `1ms`")]
+    #[error("{setting} `{}` is below the minimum of `1ms`", format_duration(*given))]
     TooShort {
-        /// The setting's name.
+        /// The setting's name, and which part of it after a colon.
         setting: &'static str,
         /// What was given.
         given: Duration,
@@ -20,13 +23,16 @@ pub enum SettingsError {
     /// A count that must be at least one is zero.
     #[error("{setting} `{given}` is below the minimum of `1`")]
     Zero {
-        /// The setting's name.
+        /// The setting's name, and which part of it after a colon.
         setting: &'static str,
         /// What was given.
         given: u32,
     },
     /// The first delay is longer than the longest.
-    #[error("initial restart delay `{initial:?}` is above the maximum restart delay `{max:?}`")]
+    #[error(
+        "restart: initial delay `{}` is above the longest delay `{}`",
+        format_duration(*initial), format_duration(*max)
+    )]
     DelayAboveMax {
         /// The first delay.
         initial: Duration,
@@ -34,15 +40,27 @@ pub enum SettingsError {
         max: Duration,
     },
     /// The delay would shrink from restart to restart.
-    #[error("restart delay multiplier `{given}` is not a number of at least `1`")]
+    #[error("restart: multiplier `{given}` is not a number of at least `1`")]
     Multiplier {
         /// What was given.
         given: f64,
     },
 }
 
+impl SettingsError {
+    /// The name of the setting that is wrong, as users write it.
+    pub fn setting(&self) -> &'static str {
+        match self {
+            Self::TooShort { setting, .. } | Self::Zero { setting, .. } => {
+                setting.split(':').next().unwrap_or(setting)
+            }
+            Self::DelayAboveMax { .. } | Self::Multiplier { .. } => "restart",
+        }
+    }
+}
+
 /// Which ends of a job its completed checkpoints outlive. They never outlive the end of a job that
-/// has finished; they always outlive a process that dies. Savepoints outlive everything.
+/// has finished; they always outlive a process that dies. Savepoints outlive everything. Displays as users write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Retention {
     /// Kept when the job is cancelled or fails, to go on from later.
@@ -52,6 +70,25 @@ pub enum Retention {
     DeleteOnCancellation,
     /// Deleted when the job is cancelled or fails.
     NoRetention,
+}
+
+impl Retention {
+    /// Every one there is.
+    pub const ALL: [Retention; 3] = [
+        Retention::RetainOnCancellation,
+        Retention::DeleteOnCancellation,
+        Retention::NoRetention,
+    ];
+}
+
+impl fmt::Display for Retention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RetainOnCancellation => "retain-on-cancellation",
+            Self::DeleteOnCancellation => "delete-on-cancellation",
+            Self::NoRetention => "no-retention",
+        })
+    }
 }
 
 /// When checkpoints are taken, and how many are kept.
@@ -112,12 +149,21 @@ impl CheckpointSettings {
     /// # Errors
     /// The first setting that is out of its range, with what was given and the bound.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        if let Some(interval) = self.interval {
-            at_least_a_millisecond("checkpoint interval", interval)?;
-        }
-        at_least_a_millisecond("checkpoint timeout", self.timeout)?;
-        at_least_one("max concurrent checkpoints", self.max_concurrent)?;
-        at_least_one("retained checkpoints", self.retained)
+        first(self.problems())
+    }
+
+    /// Everything that [`validate`](Self::validate) objects to.
+    pub fn problems(&self) -> Vec<SettingsError> {
+        let interval = self.interval.map_or(Ok(()), |interval| {
+            at_least_a_millisecond("checkpoint-interval", interval)
+        });
+        let checks = [
+            interval,
+            at_least_a_millisecond("checkpoint-timeout", self.timeout),
+            at_least_one("max-concurrent-checkpoints", self.max_concurrent),
+            at_least_one("retained-checkpoints", self.retained),
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
     }
 }
 
@@ -139,9 +185,19 @@ impl JobSettings {
     /// # Errors
     /// The first [`SettingsError`] found.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        self.checkpoints.validate()?;
-        self.restart.validate()
+        first(self.problems())
     }
+
+    /// Everything that [`validate`](Self::validate) objects to.
+    pub fn problems(&self) -> Vec<SettingsError> {
+        let mut problems = self.checkpoints.problems();
+        problems.extend(self.restart.validate().err());
+        problems
+    }
+}
+
+fn first(problems: Vec<SettingsError>) -> Result<(), SettingsError> {
+    problems.into_iter().next().map_or(Ok(()), Err)
 }
 
 pub(crate) fn at_least_a_millisecond(
@@ -180,19 +236,43 @@ mod tests {
         };
         assert_eq!(
             text(|s| s.interval = Some(Duration::ZERO)),
-            "checkpoint interval `0ns` is below the minimum of `1ms`"
+            "checkpoint-interval `0s` is below the minimum of `1ms`"
         );
         assert_eq!(
             text(|s| s.timeout = Duration::from_micros(999)),
-            "checkpoint timeout `999µs` is below the minimum of `1ms`"
+            "checkpoint-timeout `999us` is below the minimum of `1ms`"
         );
         assert_eq!(
             text(|s| s.max_concurrent = 0),
-            "max concurrent checkpoints `0` is below the minimum of `1`"
+            "max-concurrent-checkpoints `0` is below the minimum of `1`"
         );
         assert_eq!(
             text(|s| s.retained = 0),
-            "retained checkpoints `0` is below the minimum of `1`"
+            "retained-checkpoints `0` is below the minimum of `1`"
         );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_by_name() {
+        let settings = JobSettings {
+            checkpoints: CheckpointSettings {
+                timeout: Duration::ZERO,
+                retained: 0,
+                ..CheckpointSettings::default()
+            },
+            restart: RestartStrategy::FailureRate {
+                max_per_interval: 0,
+                interval: Duration::from_secs(1),
+                delay: Duration::ZERO,
+            },
+            ..JobSettings::default()
+        };
+        let problems = settings.problems();
+        let names: Vec<&str> = problems.iter().map(SettingsError::setting).collect();
+        assert_eq!(
+            names,
+            ["checkpoint-timeout", "retained-checkpoints", "restart"]
+        );
+        assert_eq!(settings.validate().as_ref(), Err(&problems[0]));
     }
 }

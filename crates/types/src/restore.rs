@@ -19,6 +19,11 @@ pub enum RestoreMode {
     Claim,
 }
 
+impl RestoreMode {
+    /// Every one there is.
+    pub const ALL: [RestoreMode; 2] = [RestoreMode::NoClaim, RestoreMode::Claim];
+}
+
 impl fmt::Display for RestoreMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

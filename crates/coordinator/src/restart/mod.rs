@@ -3,17 +3,24 @@
 //! The strategies are Flink's. There is no jitter: one job restarts as a whole, and this crate has
 //! no source of randomness.
 
+mod text;
+
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 use tidegate_types::Millis;
 
 use crate::action::RestartDecision;
-use crate::failure::plural;
 use crate::settings::{SettingsError, at_least_a_millisecond, at_least_one};
 
-/// What happens after an attempt has failed.
+pub use text::ParseRestartError;
+
+/// Factor from one exponential delay to the next, unless set.
+const MULTIPLIER_DEFAULT: f64 = 2.0;
+/// When an exponential delay starts over, unless set.
+const RESET_AFTER_DEFAULT: Duration = Duration::from_secs(600);
+
+/// What happens after an attempt has failed. Has a text form, see [`FORMS`](Self::FORMS).
 #[derive(Clone, Debug, PartialEq)]
 pub enum RestartStrategy {
     /// The first failure ends the job.
@@ -53,8 +60,8 @@ impl Default for RestartStrategy {
         RestartStrategy::ExponentialDelay {
             initial: Duration::from_millis(100),
             max: Duration::from_secs(60),
-            multiplier: 2.0,
-            reset_after: Duration::from_secs(600),
+            multiplier: MULTIPLIER_DEFAULT,
+            reset_after: RESET_AFTER_DEFAULT,
         }
     }
 }
@@ -73,7 +80,7 @@ impl RestartStrategy {
                 multiplier,
                 ..
             } => {
-                at_least_a_millisecond("initial restart delay", *initial)?;
+                at_least_a_millisecond("restart: initial delay", *initial)?;
                 if initial > max {
                     return Err(SettingsError::DelayAboveMax {
                         initial: *initial,
@@ -90,29 +97,9 @@ impl RestartStrategy {
                 interval,
                 ..
             } => {
-                at_least_one("failures per interval", *max_per_interval)?;
-                at_least_a_millisecond("failure rate interval", *interval)
+                at_least_one("restart: failures per interval", *max_per_interval)?;
+                at_least_a_millisecond("restart: interval", *interval)
             }
-        }
-    }
-}
-
-impl fmt::Display for RestartStrategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::FixedDelay { attempts, delay } => {
-                let s = plural((*attempts).into());
-                write!(f, "fixed delay of {delay:?}, at most {attempts} restart{s}")
-            }
-            Self::ExponentialDelay { initial, max, .. } => {
-                write!(f, "exponential delay of {initial:?} to {max:?}")
-            }
-            Self::FailureRate {
-                max_per_interval,
-                interval,
-                ..
-            } => write!(f, "at most {max_per_interval} failures within {interval:?}"),
         }
     }
 }
@@ -284,11 +271,11 @@ mod tests {
         let text = |strategy: RestartStrategy| strategy.validate().unwrap_err().to_string();
         assert_eq!(
             text(exponential(ms(5), ms(4), 2.0)),
-            "initial restart delay `5ms` is above the maximum restart delay `4ms`"
+            "restart: initial delay `5ms` is above the longest delay `4ms`"
         );
         assert_eq!(
             text(exponential(ms(5), ms(9), 0.5)),
-            "restart delay multiplier `0.5` is not a number of at least `1`"
+            "restart: multiplier `0.5` is not a number of at least `1`"
         );
         assert!(exponential(ms(5), ms(9), f64::NAN).validate().is_err());
         let rate = RestartStrategy::FailureRate {
@@ -296,6 +283,9 @@ mod tests {
             interval: ms(1),
             delay: ms(1),
         };
-        assert!(rate.validate().is_err());
+        assert_eq!(
+            text(rate),
+            "restart: failures per interval `0` is below the minimum of `1`"
+        );
     }
 }
