@@ -5,8 +5,10 @@
 //! in the finished output the lines of each word are 1, 2, …, N, each once.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
+use tidegate::CheckpointInterval;
 use tidegate::prelude::*;
 
 /// Counts words, and writes each update as a line `word<TAB>count`.
@@ -77,11 +79,8 @@ impl WordCountArgs {
         tidegate
             .checkpoint_dir
             .get_or_insert_with(|| "wordcount-demo/checkpoints".to_owned());
-        if !tidegate.no_periodic_checkpoints {
-            tidegate
-                .checkpoint_interval
-                .get_or_insert(std::time::Duration::from_millis(100));
-        }
+        let demo = CheckpointInterval::Every(Duration::from_millis(100));
+        tidegate.checkpoint_interval.get_or_insert(demo);
         self
     }
 }

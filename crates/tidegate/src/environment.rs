@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::rc::Rc;
-use std::time::Duration;
 
 use tidegate_runtime::JobPlan;
 use tidegate_runtime::source::Source;
 use tidegate_server::{CheckpointLocation, JobOptions, JobReport, Observer};
 use tidegate_types::AlignmentMode;
+use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::Args;
+use crate::args::{Args, BUFFER_TIMEOUT_DEFAULT, misspelt_variables};
 use crate::error::Result;
 use crate::progress::{LogFailures, ProgressLine};
 use crate::stream::{Draft, Stream};
@@ -31,7 +31,8 @@ impl Environment {
     /// `RUST_LOG` says, unless the program has set up logging itself.
     ///
     /// # Errors
-    /// If settings don't fit together, or the checkpoint directory is none.
+    /// [`Error::Settings`](crate::Error::Settings) with everything that is out of its range, no
+    /// place that can be used, or makes no sense without another setting.
     pub fn new(args: Args) -> Result<Self> {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
         // Fails only if logging is set up already, which is fine.
@@ -39,20 +40,15 @@ impl Environment {
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
             .try_init();
-        let options = JobOptions {
-            name: String::new(),
-            location: args.location()?,
-            settings: args.job_settings()?,
-            mode: args.alignment_mode(),
-            buffer_timeout: args.buffer_timeout,
-            restore: None,
-            dry_run: false,
-            serialize: false,
-        };
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for (variable, setting) in misspelt_variables(names) {
+            warn!(%variable, setting, "unknown variable; was this setting meant?");
+        }
+        let options = args.job_options()?;
         Ok(Environment {
-            draft: Draft::new(args.parallelism.get()),
+            draft: Draft::new(args.parallelism()),
             options,
-            quiet: args.quiet,
+            quiet: args.quiet.unwrap_or_default(),
         })
     }
 
@@ -64,7 +60,7 @@ impl Environment {
             location: CheckpointLocation::MemoryForTests,
             settings: Default::default(),
             mode: AlignmentMode::ExactlyOnce,
-            buffer_timeout: Duration::from_millis(5),
+            buffer_timeout: BUFFER_TIMEOUT_DEFAULT,
             restore: None,
             dry_run: false,
             serialize: false,

@@ -5,6 +5,8 @@ use std::fmt;
 use tidegate_server::RunError;
 use tidegate_types::ErrorChain;
 
+use crate::args::InvalidSettings;
+
 /// Result of running a job.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -17,15 +19,9 @@ pub enum Error {
     /// The job could not be run to its end.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The checkpoint directory can't be used as such.
-    #[error("--checkpoint-dir")]
-    CheckpointDir(#[source] tidegate_storage::StorageError),
-    /// Periodic checkpoints were asked for, with nowhere to keep them.
-    #[error(
-        "--checkpoint-interval needs --checkpoint-dir: without it checkpoints would not outlive \
-         the process"
-    )]
-    IntervalWithoutDir,
+    /// What users set is wrong.
+    #[error(transparent)]
+    Settings(#[from] InvalidSettings),
 }
 
 impl fmt::Debug for Error {

@@ -33,16 +33,19 @@ mod error;
 mod progress;
 mod stream;
 
-pub use args::{Args, ParseRestartError};
+pub use args::{Args, CheckpointInterval, InvalidSettings, TolerableFailures};
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
 pub use tidegate_connectors as connectors;
-pub use tidegate_coordinator::{RestartStrategy, Statistics};
+pub use tidegate_coordinator::{ParseRestartError, RestartStrategy, Retention, Statistics};
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{BoxError, Collector, Flow, Seal, Ticks, sink, source};
-pub use tidegate_server::{CheckpointLocation, JobOptions, JobReport, RunError};
-pub use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid};
+pub use tidegate_server::{CheckpointLocation, JobOptions, JobReport, RestoreOptions, RunError};
+pub use tidegate_types::{
+    AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid, RestoreMode,
+    SnapshotLocation,
+};
 
 /// What the derive macros refer to. Not for use by hand.
 #[doc(hidden)]

@@ -52,7 +52,7 @@ impl Trace {
         arguments.extend(["-o".to_owned(), output.display().to_string()]);
         arguments.push(example("wordcount").display().to_string());
         arguments.extend(place.arguments());
-        let flags = ["--no-periodic-checkpoints", "--parallelism", parallelism];
+        let flags = ["--checkpoint-interval", "off", "--parallelism", parallelism];
         arguments.extend(flags.map(str::to_owned));
         Process::start(Path::new("strace"), &arguments)
             .wait()

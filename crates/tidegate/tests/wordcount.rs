@@ -152,12 +152,12 @@ fn kills_and_other_parallelisms_change_nothing() {
     place.assert_clean(1);
 }
 
-// FT-01, FT-04
+// FT-01, FT-04, CC-53, C6
 #[test]
 fn the_final_checkpoint_alone_commits_everything() {
     let place = Place::new();
     let expected = write_input(&place, 2_000);
-    let flags = ["--no-periodic-checkpoints", "--parallelism"];
+    let flags = ["--checkpoint-interval", "off", "--parallelism"];
     let slow = place.start(&[&flags[..], &["1", "--rate", "4000"]].concat());
     wait_until("something is staged", || {
         !support::place::names(&place.staged()).is_empty()
@@ -165,6 +165,7 @@ fn the_final_checkpoint_alone_commits_everything() {
     assert_eq!(oracle::visible_files(&place.output()), Ok(Vec::new()));
     slow.kill();
     assert_eq!(place.completed(), Vec::<u64>::new());
+    assert_eq!(place.checkpoint_folders(), Vec::<u64>::new());
     let ended = place.start(&[&flags[..], &["3"]].concat()).wait().success();
     assert!(
         ended.stderr.starts_with("starting without a checkpoint\n"),

@@ -1,8 +1,8 @@
-//! Input, output and flags.
+//! Input and output.
 
 use std::fs;
 
-use crate::support::{Place, Process, example, files};
+use crate::support::{Place, files};
 use crate::{assert_recovers, oracle, place, run};
 
 #[test]
@@ -138,50 +138,4 @@ fn output_that_cannot_be_written_is_named() {
         .failure(&["operator `counts`", &folder, "ot a directory"]);
     fs::remove_file(place.output()).unwrap();
     assert_recovers(&place, &expected);
-}
-
-#[test]
-fn flags_that_do_not_fit_are_told() {
-    let (place, _) = place();
-    let input = place.input().display().to_string();
-    let output = place.output().display().to_string();
-    let refused = |more: &[&str], parts: &[&str]| {
-        let mut arguments = vec!["--input", &input, "--output", &output];
-        arguments.extend(more);
-        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-        Process::start(&example("wordcount"), &arguments)
-            .wait()
-            .failure(parts);
-        assert!(!place.output().exists(), "{more:?}");
-    };
-    refused(&[], &["sink `counts`", "pass --checkpoint-dir"]);
-    refused(
-        &["--checkpoint-interval", "1s"],
-        &["--checkpoint-interval needs --checkpoint-dir"],
-    );
-    refused(&["--colour"], &["--colour", "--help"]);
-    refused(&["--parallelism", "0"], &["--parallelism", "'0'"]);
-    refused(&["--parallelism", "two"], &["--parallelism", "'two'"]);
-    refused(
-        &["--checkpoint-interval", "soon"],
-        &["--checkpoint-interval", "'soon'"],
-    );
-    let dir = place.checkpoints().display().to_string();
-    let with_dir = |more: &[&str], parts: &[&str]| {
-        refused(&[&["--checkpoint-dir", dir.as_str()], more].concat(), parts);
-    };
-    with_dir(
-        &["--checkpoint-interval", "0ms"],
-        &["settings are invalid", "interval", "1ms"],
-    );
-    with_dir(
-        &["--retained-checkpoints", "0"],
-        &["settings are invalid", "retained"],
-    );
-    with_dir(
-        &["--restart", "maybe"],
-        &["`maybe`", "fixed-delay:ATTEMPTS,DELAY"],
-    );
-    with_dir(&["--repeat", "0"], &["operator `lines`", "at least once"]);
-    with_dir(&["--rate", "0"], &["operator `lines`", "`0`"]);
 }

@@ -12,6 +12,7 @@ mod checkpoints;
 mod disks;
 mod files;
 mod restores;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -118,6 +118,11 @@ impl Gatherer {
 impl Process {
     /// Starts a program. Nothing in the environment says how Tidegate is to run.
     pub fn start(program: &Path, arguments: &[String]) -> Process {
+        Self::start_with(program, arguments, &[])
+    }
+
+    /// Starts a program with no other variables for Tidegate than these.
+    pub fn start_with(program: &Path, arguments: &[String], variables: &[(&str, &str)]) -> Process {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TIDEGATE_") || name == "RUST_LOG" {
@@ -126,6 +131,7 @@ impl Process {
         }
         command
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

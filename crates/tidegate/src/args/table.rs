@@ -1,0 +1,323 @@
+//! Every setting there is, once: its name, what it means, and how it is read and shown.
+//!
+//! Flags, variables, keys of the file, `--help`, errors and `docs/configuration.md` are all made
+//! from [`SETTINGS`]. Defaults stand here as text and in the structs that the text is compared
+//! with by a test.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tidegate_coordinator::{RestartStrategy, Retention};
+use tidegate_types::{AlignmentMode, RestoreMode};
+
+use super::Args;
+use super::text::{Allowed, CheckpointInterval, TextForm, TolerableFailures};
+
+/// What stands in a TOML file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A string.
+    Text,
+    /// An integer.
+    Count,
+    /// An integer, or a string.
+    CountOrWord,
+    /// A boolean; as a flag it needs no value.
+    Switch,
+}
+
+/// One setting.
+pub(crate) struct Setting {
+    /// Name of the flag (behind `--`) and of the key.
+    pub(crate) name: &'static str,
+    /// What stands for the value in `--help`.
+    pub(crate) value: &'static str,
+    /// What it is in a file.
+    pub(crate) kind: Kind,
+    /// The default as text, or words for there being none, in brackets.
+    pub(crate) default: &'static str,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+    /// When to choose another value.
+    pub(crate) advice: &'static str,
+    /// Its place in [`Args`].
+    pub(crate) field: Field,
+}
+
+/// Access to one field of [`Args`] by text.
+pub(crate) struct Field {
+    /// Sets it, or says what is allowed.
+    pub(crate) set: fn(&mut Args, &str) -> Result<(), Allowed>,
+    /// What it is set to.
+    pub(crate) get: fn(&Args) -> Option<String>,
+    /// What it may be set to.
+    pub(crate) allowed: fn() -> Allowed,
+}
+
+macro_rules! field {
+    ($field:ident: $value:ty) => {
+        Field {
+            set: |args, text| {
+                args.$field = Some(<$value>::parse(text)?);
+                Ok(())
+            },
+            get: |args| args.$field.as_ref().map(TextForm::text),
+            allowed: <$value as TextForm>::allowed,
+        }
+    };
+}
+
+impl Setting {
+    /// The setting of this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The environment variable of the same name.
+    pub(crate) fn variable(&self) -> String {
+        Self::variable_of(self.name)
+    }
+
+    /// The environment variable of the setting of this name.
+    pub(crate) fn variable_of(name: &str) -> String {
+        format!("TIDEGATE_{}", name.replace('-', "_").to_uppercase())
+    }
+
+    /// The setting whose name is so much like this one that it was probably meant.
+    pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+        let name = name.to_lowercase().replace('_', "-");
+        let names = SETTINGS.iter().map(|setting| setting.name).chain([CONFIG]);
+        names
+            .map(|known| (distance(known, &name), known))
+            .filter(|(distance, known)| *distance <= known.len() / 4)
+            .min()
+            .map(|(_, known)| known)
+    }
+}
+
+/// How many letters must be inserted, removed or replaced to get from one to the other
+/// (Levenshtein's distance).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Names the file. Not among [`SETTINGS`], because it can't stand in the file.
+pub(crate) const CONFIG: &str = "config";
+
+/// All settings, in the order of `--help` and of the documentation.
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "parallelism",
+        value: "N",
+        kind: Kind::Count,
+        default: "1",
+        meaning: "subtasks of operators that don't say otherwise, and worker threads",
+        advice: "raise it up to the number of cores; state moves along at the next start",
+        field: field!(parallelism: NonZeroU32),
+    },
+    Setting {
+        name: "checkpoint-dir",
+        value: "URL",
+        kind: Kind::Text,
+        default: "(none)",
+        meaning: "where checkpoints are kept: a path or a `file://` URL; without it nothing \
+                  outlives the process, and transactional sinks are refused",
+        advice: "set it for every job whose results matter",
+        field: field!(checkpoint_dir: String),
+    },
+    Setting {
+        name: "checkpoint-interval",
+        value: "TIME|off",
+        kind: Kind::Text,
+        default: "10s",
+        meaning: "time from one checkpoint to the next, at least `1ms`, raised to `min-pause` if \
+                  shorter; `off` leaves the final checkpoint and those asked for, and so does a \
+                  job without `checkpoint-dir`",
+        advice: "lower it to replay less after a failure and publish sooner; raise it for less \
+                 overhead and larger output files",
+        field: field!(checkpoint_interval: CheckpointInterval),
+    },
+    Setting {
+        name: "checkpoint-timeout",
+        value: "TIME",
+        kind: Kind::Text,
+        default: "10m",
+        meaning: "a checkpoint that takes longer is aborted and counts as failed; at least `1ms`",
+        advice: "raise it if large state or slow storage needs the time; lower it to notice stuck \
+                 checkpoints sooner",
+        field: field!(checkpoint_timeout: Duration),
+    },
+    Setting {
+        name: "min-pause",
+        value: "TIME",
+        kind: Kind::Text,
+        default: "0s",
+        meaning: "least time from the completion of a checkpoint to the next periodic one; \
+                  savepoints don't wait for it",
+        advice: "raise it if checkpoints are slow and follow each other without rest",
+        field: field!(min_pause: Duration),
+    },
+    Setting {
+        name: "max-concurrent-checkpoints",
+        value: "N",
+        kind: Kind::Count,
+        default: "1",
+        meaning: "how many checkpoints may be under way at once, at least 1; savepoints and the \
+                  final checkpoint don't count",
+        advice: "raise it to keep a short interval although each checkpoint takes longer",
+        field: field!(max_concurrent_checkpoints: u32),
+    },
+    Setting {
+        name: "tolerable-failed-checkpoints",
+        value: "N|unlimited",
+        kind: Kind::CountOrWord,
+        default: "10",
+        meaning: "how many checkpoints may fail in a row; one more restarts the job",
+        advice: "raise it to outlive longer trouble with storage; lower it to hear of it sooner",
+        field: field!(tolerable_failed_checkpoints: TolerableFailures),
+    },
+    Setting {
+        name: "retained-checkpoints",
+        value: "N",
+        kind: Kind::Count,
+        default: "1",
+        meaning: "how many completed checkpoints are kept, at least 1",
+        advice: "raise it to have more to go back to; each takes storage",
+        field: field!(retained_checkpoints: u32),
+    },
+    Setting {
+        name: "checkpoint-retention",
+        value: "RETENTION",
+        kind: Kind::Text,
+        default: "retain-on-cancellation",
+        meaning: "whether checkpoints outlive the job when it is cancelled or fails: \
+                  `retain-on-cancellation` (both), `delete-on-cancellation` (only a failure) or \
+                  `no-retention` (neither)",
+        advice: "choose another if a job that was cancelled is never to go on",
+        field: field!(checkpoint_retention: Retention),
+    },
+    Setting {
+        name: "savepoint-dir",
+        value: "URL",
+        kind: Kind::Text,
+        default: "(none)",
+        meaning: "the folder that savepoints are made in when the request names none",
+        advice: "set it if savepoints are taken by hand",
+        field: field!(savepoint_dir: String),
+    },
+    Setting {
+        name: "restore-from",
+        value: "URL",
+        kind: Kind::Text,
+        default: "(none)",
+        meaning: "the folder of a savepoint or checkpoint that the job starts from, as long as it \
+                  has no completed checkpoint of its own",
+        advice: "set it to start a new version, a copy or a renamed job from old state",
+        field: field!(restore_from: String),
+    },
+    Setting {
+        name: "restore-mode",
+        value: "MODE",
+        kind: Kind::Text,
+        default: "no-claim",
+        meaning: "whose that snapshot is then: it stays yours and is never changed (`no-claim`), \
+                  or it becomes the job's, which deletes it when newer ones replace it (`claim`)",
+        advice: "choose `claim` for checkpoints that nothing else needs",
+        field: field!(restore_mode: RestoreMode),
+    },
+    Setting {
+        name: "allow-non-restored-state",
+        value: "BOOL",
+        kind: Kind::Switch,
+        default: "false",
+        meaning: "restore although the checkpoint holds state of operators that the job no longer \
+                  has, and drop that state",
+        advice: "set it once, after removing or renaming operators on purpose",
+        field: field!(allow_non_restored_state: bool),
+    },
+    Setting {
+        name: "dry-run",
+        value: "BOOL",
+        kind: Kind::Switch,
+        default: "false",
+        meaning: "only tell whether the job can be restored, and from what; nothing runs and \
+                  nothing is written",
+        advice: "set it before starting a changed job on old state",
+        field: field!(dry_run: bool),
+    },
+    Setting {
+        name: "mode",
+        value: "MODE",
+        kind: Kind::Text,
+        default: "exactly-once",
+        meaning: "how barriers are aligned: `exactly-once` (a channel that is ahead waits) or \
+                  `at-least-once` (nothing waits; after a restart records may be counted twice)",
+        advice: "choose `at-least-once` if latency during checkpoints matters more than exact \
+                 state",
+        field: field!(mode: AlignmentMode),
+    },
+    Setting {
+        name: "restart",
+        value: "STRATEGY",
+        kind: Kind::Text,
+        default: "exponential-delay:100ms,1m",
+        meaning: "what happens after a failure: `none`, `fixed-delay:ATTEMPTS,DELAY`, \
+                  `exponential-delay:INITIAL,MAX[,MULTIPLIER[,RESET]]` or \
+                  `failure-rate:FAILURES,INTERVAL,DELAY`",
+        advice: "choose one that gives up if somebody else restarts the program",
+        field: field!(restart: RestartStrategy),
+    },
+    Setting {
+        name: "buffer-timeout",
+        value: "TIME",
+        kind: Kind::Text,
+        default: "5ms",
+        meaning: "a record waits no longer than this for its batch to fill",
+        advice: "raise it for throughput of slow sources; lower it for latency",
+        field: field!(buffer_timeout: Duration),
+    },
+    Setting {
+        name: "quiet",
+        value: "BOOL",
+        kind: Kind::Switch,
+        default: "false",
+        meaning: "print neither progress nor summary",
+        advice: "set it where nobody reads standard error",
+        field: field!(quiet: bool),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_probably_meant_is_found() {
+        assert_eq!(
+            Setting::nearest("checkpoint_intervall"),
+            Some("checkpoint-interval")
+        );
+        assert_eq!(Setting::nearest("Min-Pause"), Some("min-pause"));
+        assert_eq!(Setting::nearest("mod"), Some("mode"));
+        assert_eq!(Setting::nearest("colour"), None);
+        assert_eq!(Setting::nearest(""), None);
+    }
+
+    #[test]
+    fn distances_count_letters() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("same", "same"), 0);
+    }
+}
