@@ -60,7 +60,8 @@ impl SettingsError {
 }
 
 /// Which ends of a job its completed checkpoints outlive. They never outlive the end of a job that
-/// has finished; they always outlive a process that dies. Savepoints outlive everything. Displays as users write it.
+/// has finished; they always outlive a process that dies. Savepoints outlive everything.
+/// Displays as users write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Retention {
     /// Kept when the job is cancelled or fails, to go on from later.

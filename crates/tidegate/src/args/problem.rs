@@ -111,8 +111,11 @@ pub(crate) enum Problem {
         origin: Option<Origin>,
     },
     /// The value is no place that can be used.
-    #[error("{given}: {}", ErrorChain(cause))]
-    Location { given: Given, cause: StorageError },
+    #[error("{given}: {}", ErrorChain(&**cause))]
+    Location {
+        given: Given,
+        cause: Box<StorageError>,
+    },
     /// The value makes no sense without another setting.
     #[error("{given} needs {needs}: {why}")]
     Needs {

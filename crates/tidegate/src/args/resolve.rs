@@ -134,7 +134,7 @@ impl Args {
     fn place(&self, name: &'static str, text: &str) -> Result<Url, Problem> {
         parse_checkpoint_dir(text).map_err(|cause| Problem::Location {
             given: self.given(name),
-            cause,
+            cause: Box::new(cause),
         })
     }
 
