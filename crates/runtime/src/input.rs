@@ -5,6 +5,7 @@
 //! simply left alone: its credit runs out and its sender slows down.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use tidegate_types::{CheckpointId, SubtaskId};
 use timely::Bincode;
@@ -33,7 +34,28 @@ struct Channel<T> {
     origin: u32,
     queue: VecDeque<Payload<T>>,
     sequence: u64,
+    /// Its end of data has been taken from the queue.
     ended: bool,
+    /// After which marker, if any has arrived, no data may follow.
+    last: Option<LastData>,
+}
+
+/// Markers that no data may follow, nor another end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastData {
+    /// The end of data.
+    End,
+    /// The barrier of a stop.
+    Stop(CheckpointId),
+}
+
+impl fmt::Display for LastData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LastData::End => f.write_str("the end of data"),
+            LastData::Stop(checkpoint) => write!(f, "the stop at `{checkpoint}`"),
+        }
+    }
 }
 
 /// What a sender did that the protocol doesn't allow; the attempt can't be trusted any more.
@@ -53,6 +75,12 @@ pub(crate) enum ChannelError {
         port: usize,
         origin: u32,
         passed: CheckpointId,
+    },
+    #[error("data arrived behind {last}, from subtask {origin} on input {port}")]
+    DataBehind {
+        port: usize,
+        origin: u32,
+        last: LastData,
     },
     #[error("corrupt stream from subtask {origin} on input {port}")]
     Corrupt {
@@ -92,6 +120,7 @@ impl<T> Inputs<T> {
                 queue: VecDeque::new(),
                 sequence: 0,
                 ended: false,
+                last: None,
             }));
         }
         let credit = ReceiveCredit::new(settings.clone(), channels.len() as u32, now.0);
@@ -239,8 +268,133 @@ impl<T> Channel<T> {
                 passed,
             });
         }
+        match (&item.payload, self.last) {
+            (Payload::Data { .. } | Payload::EndOfData, Some(last)) => {
+                return Err(ChannelError::DataBehind { port, origin, last });
+            }
+            (Payload::EndOfData, None) => self.last = Some(LastData::End),
+            (Payload::Barrier(barrier), _) if barrier.kind.stops() => {
+                self.last = Some(LastData::Stop(barrier.checkpoint));
+            }
+            _ => {}
+        }
         self.sequence += 1;
         self.queue.push_back(item.payload);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_types::{CheckpointBarrier, SnapshotFormat, SnapshotKind, UnixMillis};
+
+    use super::*;
+
+    fn channel() -> Channel<u64> {
+        Channel {
+            port: 1,
+            origin: 2,
+            queue: VecDeque::new(),
+            sequence: 0,
+            ended: false,
+            last: None,
+        }
+    }
+
+    fn data() -> Payload<u64> {
+        Payload::Data {
+            records: vec![1],
+            bytes: 8,
+        }
+    }
+
+    fn barrier(id: u64, kind: SnapshotKind) -> Payload<u64> {
+        Payload::Barrier(CheckpointBarrier {
+            checkpoint: CheckpointId(id),
+            kind,
+            format: SnapshotFormat::Canonical,
+            location: None,
+            created: UnixMillis(0),
+        })
+    }
+
+    /// What is said to the last of the payloads, if all before are accepted.
+    fn complaint(payloads: impl IntoIterator<Item = Payload<u64>>) -> Option<String> {
+        let mut channel = channel();
+        let mut complaint = None;
+        for (sequence, payload) in payloads.into_iter().enumerate() {
+            assert_eq!(complaint, None, "before the last");
+            let item = Item {
+                target: 0,
+                origin: 2,
+                sequence: sequence as u64,
+                payload,
+            };
+            let accepted = channel.accept(9, item, CheckpointId(9));
+            complaint = accepted.err().map(|error| error.to_string());
+        }
+        complaint
+    }
+
+    // DESIGN 4: a source emits nothing behind the barrier of a stop; whatever comes nevertheless
+    // would be in no snapshot. Markers go on.
+    #[test]
+    fn data_behind_a_stop_or_an_end_is_corrupt() {
+        let stop = || barrier(10, SnapshotKind::StopWithSavepoint { drain: false });
+        let checkpoint = |id| barrier(id, SnapshotKind::Checkpoint);
+        let behind = |last| {
+            Some(format!(
+                "data arrived behind {last}, from subtask 2 on input 1"
+            ))
+        };
+        assert_eq!(complaint([data(), stop(), checkpoint(11), stop()]), None);
+        assert_eq!(complaint([stop(), data()]), behind("the stop at `chk-10`"));
+        let markers_between = [
+            stop(),
+            checkpoint(11),
+            Payload::Cancel(CheckpointId(12)),
+            data(),
+        ];
+        assert_eq!(complaint(markers_between), behind("the stop at `chk-10`"));
+        assert_eq!(
+            complaint([stop(), Payload::EndOfData]),
+            behind("the stop at `chk-10`")
+        );
+
+        assert_eq!(
+            complaint([data(), Payload::EndOfData, checkpoint(10), stop()]),
+            None
+        );
+        assert_eq!(
+            complaint([Payload::EndOfData, data()]),
+            behind("the end of data")
+        );
+        assert_eq!(
+            complaint([Payload::EndOfData, Payload::EndOfData]),
+            behind("the end of data")
+        );
+        assert_eq!(complaint([checkpoint(10), data()]), None);
+    }
+
+    #[test]
+    fn items_out_of_sequence_or_time_are_corrupt() {
+        let mut channel = channel();
+        let mut accept = |time, sequence| {
+            let (target, origin) = (0, 2);
+            let item = Item {
+                target,
+                origin,
+                sequence,
+                payload: data(),
+            };
+            let accepted = channel.accept(time, item, CheckpointId(9));
+            accepted.err().map(|error| error.to_string())
+        };
+        let missing = "item 1 arrived where 0 was due, from subtask 2 on input 1";
+        assert_eq!(accept(9, 1).as_deref(), Some(missing));
+        let late = "a message sent before `chk-9` arrived after it, from subtask 2 on input 1";
+        assert_eq!(accept(8, 0).as_deref(), Some(late));
+        assert_eq!(accept(9, 0), None);
+        assert_eq!(accept(10, 1), None);
     }
 }

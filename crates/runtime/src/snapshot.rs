@@ -1,21 +1,25 @@
 //! The asynchronous part of a snapshot: what the worker thread has frozen is written and sealed
 //! here, on the background thread, and then acknowledged.
+//!
+//! Files go where the barrier says: into the job's own namespace, or into the folder of a
+//! savepoint. Invariant: a file is either named by an acknowledgement or removed here.
 
 use std::io::{Read, Seek, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_state::FrozenKeyedState;
 use tidegate_types::message::{DeclineReason, Report, SnapshotMetrics};
 use tidegate_types::{
-    CheckpointId, FileHandle, KeyGroupRange, KeyedStateHandle, ListState, SubtaskId, SubtaskState,
+    CheckpointId, FileHandle, KeyGroupRange, KeyedStateHandle, ListState, SnapshotLocation,
+    SubtaskId, SubtaskState,
 };
 
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::logic::Seal;
 use crate::report::Reporter;
+use crate::subtask::SnapshotWrite;
 
 /// A state file in the making. Dropping it without [`finish`](Self::finish) removes it.
 pub trait StateFileWrite: Write + Send {
@@ -34,13 +38,15 @@ impl<F: Read + Seek + Send> StateFileRead for F {}
 /// Where state files live. Calls may block; they come from background threads, and from workers
 /// while they restore.
 pub trait StateFiles: Send + Sync + 'static {
-    /// Begins a new file for the state of `subtask` (a name such as `count[1]`).
+    /// Begins a new file for the state of `subtask` (a name such as `count[1]`), in the folder
+    /// `location`, or in the job's own namespace if there is none.
     ///
     /// # Errors
     /// If the storage can't be reached or is full.
     fn create(
         &self,
         checkpoint: CheckpointId,
+        location: Option<&SnapshotLocation>,
         subtask: &str,
     ) -> Result<Box<dyn StateFileWrite>, BoxError>;
 
@@ -55,32 +61,20 @@ pub trait StateFiles: Send + Sync + 'static {
     fn discard(&self, checkpoint: CheckpointId, file: &FileHandle);
 }
 
-/// Set when nobody wants the snapshot any more.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cancelled(Arc<AtomicBool>);
-
-impl Cancelled {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// One subtask's part of one checkpoint, between freezing and acknowledging.
 pub(crate) struct SnapshotJob {
     pub(crate) checkpoint: CheckpointId,
+    /// Where its files go; `None` is the job's own namespace.
+    pub(crate) location: Option<SnapshotLocation>,
     pub(crate) subtask: SubtaskId,
     pub(crate) name: String,
     pub(crate) keyed: Option<(FrozenKeyedState, KeyGroupRange)>,
     pub(crate) lists: Vec<ListState>,
     pub(crate) finished: bool,
     pub(crate) seals: Vec<Seal>,
-    pub(crate) alignment: Duration,
-    pub(crate) sync: Duration,
-    pub(crate) cancelled: Cancelled,
+    /// All but the time it takes to write.
+    pub(crate) metrics: SnapshotMetrics,
+    pub(crate) write: SnapshotWrite,
     pub(crate) files: Arc<dyn StateFiles>,
     pub(crate) reports: Reporter,
 }
@@ -100,12 +94,12 @@ impl SnapshotJob {
     /// Writes, seals, and acknowledges or declines.
     pub(crate) fn run(mut self) {
         let began = Ticks::now();
-        if self.cancelled.is_set() {
+        if self.write.is_cancelled() {
             return;
         }
         match self.write_and_seal() {
             Ok(keyed) => self.acknowledge(keyed, Ticks::now().since(began)),
-            Err(_) if self.cancelled.is_set() => {}
+            Err(_) if self.write.is_cancelled() => {}
             Err(SnapshotError::Write(error)) => self.reports.send(Report::Declined {
                 checkpoint: self.checkpoint,
                 subtask: self.subtask,
@@ -138,10 +132,11 @@ impl SnapshotJob {
         let Some((frozen, key_groups)) = self.keyed.take() else {
             return Ok(None);
         };
-        let mut file = self.files.create(self.checkpoint, &self.name)?;
+        let location = self.location.as_ref();
+        let mut file = self.files.create(self.checkpoint, location, &self.name)?;
         let mut writer = CancellableWriter {
             file: &mut file,
-            cancelled: &self.cancelled,
+            write: &self.write,
         };
         frozen.write_to(&mut writer)?;
         Ok(Some(KeyedStateHandle {
@@ -156,8 +151,7 @@ impl SnapshotJob {
             subtask,
             lists,
             finished,
-            alignment,
-            sync,
+            metrics,
             ..
         } = self;
         tidegate_fault::point("acknowledge:before");
@@ -169,12 +163,7 @@ impl SnapshotJob {
                 lists,
                 finished,
             },
-            metrics: SnapshotMetrics {
-                alignment,
-                sync,
-                write,
-                ..SnapshotMetrics::default()
-            },
+            metrics: SnapshotMetrics { write, ..metrics },
         });
         tidegate_fault::point("acknowledge:after");
     }
@@ -183,12 +172,12 @@ impl SnapshotJob {
 /// Stops a long write soon after the checkpoint was aborted.
 struct CancellableWriter<'a> {
     file: &'a mut Box<dyn StateFileWrite>,
-    cancelled: &'a Cancelled,
+    write: &'a SnapshotWrite,
 }
 
 impl Write for CancellableWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.cancelled.is_set() {
+        if self.write.is_cancelled() {
             return Err(std::io::Error::other("the checkpoint was aborted"));
         }
         self.file.write(bytes)

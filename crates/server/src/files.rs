@@ -4,7 +4,7 @@ use std::io::{BufReader, Write};
 
 use tidegate_runtime::{BoxError, StateFileRead, StateFileWrite, StateFiles};
 use tidegate_storage::{JobStore, StateFileWriter};
-use tidegate_types::{AttemptNumber, CheckpointId, FileHandle};
+use tidegate_types::{AttemptNumber, CheckpointId, FileHandle, SnapshotLocation};
 use tokio::runtime::Handle;
 
 /// How much of a state file is read at once while restoring.
@@ -20,8 +20,12 @@ impl StateFiles for DurableFiles {
     fn create(
         &self,
         checkpoint: CheckpointId,
+        location: Option<&SnapshotLocation>,
         subtask: &str,
     ) -> Result<Box<dyn StateFileWrite>, BoxError> {
+        if let Some(location) = location {
+            return Err(format!("state files can't be written to `{location}` yet").into());
+        }
         let name = self
             .store
             .state_file_name(self.attempt, checkpoint, subtask);

@@ -6,7 +6,9 @@ use std::io::{Cursor, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_runtime::{BoxError, StateFileRead, StateFileWrite, StateFiles};
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, SnapshotLocation,
+};
 
 /// A job's namespace in memory. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +81,12 @@ impl StateFiles for MemoryFiles {
     fn create(
         &self,
         checkpoint: CheckpointId,
+        location: Option<&SnapshotLocation>,
         subtask: &str,
     ) -> Result<Box<dyn StateFileWrite>, BoxError> {
+        if let Some(location) = location {
+            return Err(format!("state in memory can't be written to `{location}`").into());
+        }
         let mut contents = self.store.contents();
         contents.files_created += 1;
         let name = format!("{checkpoint}/{subtask}-{}", contents.files_created);

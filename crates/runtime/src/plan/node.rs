@@ -110,7 +110,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
                 metrics: context.attempt.metrics.of(subtask),
                 mode: context.attempt.mode,
                 buffer_timeout: context.attempt.buffer_timeout,
-                reports_end: spec.role == tidegate_types::graph::OperatorRole::Reader,
+                is_reader: spec.role == tidegate_types::graph::OperatorRole::Reader,
             };
             let mut subtask = Subtask::<In, Out, L>::new(assembly);
             move |_frontiers| subtask.activate()

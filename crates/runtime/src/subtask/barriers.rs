@@ -2,18 +2,16 @@
 //! the coordinator, snapshots, and what it tells others about them.
 
 use tidegate_state::Record;
-use tidegate_types::message::{DeclineReason, Notice, Report};
-use tidegate_types::{CheckpointBarrier, CheckpointId};
+use tidegate_types::message::{DeclineReason, Notice, Report, SnapshotMetrics};
+use tidegate_types::{CheckpointBarrier, CheckpointId, SnapshotKind};
 
+use super::first_barriers::start_delay;
 use super::{Phase, Subtask};
 use crate::alignment::{AlignmentAction, ChannelIndex};
-use crate::clock::Ticks;
+use crate::clock::{Ticks, wall_clock};
 use crate::error::{BoxError, chain};
 use crate::logic::{Logic, Snapshot};
-use crate::snapshot::{Cancelled, SnapshotJob};
-
-/// Snapshots that a subtask remembers at most; older ones have long been decided.
-const SNAPSHOTS_MAX: usize = 256;
+use crate::snapshot::SnapshotJob;
 
 impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     pub(super) fn handle_notices(&mut self) -> Result<(), BoxError> {
@@ -23,12 +21,16 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                 None => return Ok(()),
                 Some(Notice::Trigger(barrier)) => self.on_trigger(barrier),
                 Some(Notice::Completed { checkpoint }) => self.on_completed(checkpoint)?,
-                Some(Notice::Aborted { checkpoint, .. }) => self.on_aborted(checkpoint)?,
+                Some(Notice::Aborted {
+                    checkpoint,
+                    latest_completed,
+                }) => self.on_aborted(checkpoint, latest_completed),
             }
         }
     }
 
-    /// Only enumerators are triggered; all others learn of a checkpoint by its barrier.
+    /// Only enumerators are triggered; all others learn of a checkpoint by its barrier. A trigger
+    /// behind a stop is a trigger like any other: only data has come to its end.
     fn on_trigger(&mut self, barrier: CheckpointBarrier) {
         if barrier.checkpoint == self.passed {
             // The same trigger again.
@@ -41,7 +43,11 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             self.decline(barrier.checkpoint, reason);
             return;
         }
-        self.snapshot(barrier, std::time::Duration::ZERO);
+        let metrics = SnapshotMetrics {
+            start_delay: start_delay(&barrier, wall_clock()),
+            ..SnapshotMetrics::default()
+        };
+        self.snapshot(barrier, metrics);
     }
 
     pub(super) fn on_barrier(
@@ -49,6 +55,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         channel: ChannelIndex,
         barrier: CheckpointBarrier,
     ) -> Result<(), BoxError> {
+        if barrier.checkpoint > self.alignment.latest() {
+            self.first_barriers
+                .note(&barrier, wall_clock(), self.bytes_in);
+        }
         let mut actions = std::mem::take(&mut self.alignment_actions);
         let accepted = self
             .alignment
@@ -69,38 +79,43 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         Ok(())
     }
 
-    fn on_aborted(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
-        self.snapshots.retain(|(id, cancelled)| {
-            if *id == checkpoint {
-                cancelled.set();
-            }
-            *id != checkpoint
-        });
+    /// Rolls nothing back, commits nothing; a stop that was aborted is not undone either, since
+    /// the whole attempt starts anew.
+    fn on_aborted(&mut self, checkpoint: CheckpointId, latest_completed: CheckpointId) {
+        self.taken.on_aborted(checkpoint, latest_completed);
         if self.inputs.channel_count() > 0 {
             let mut actions = std::mem::take(&mut self.alignment_actions);
             self.alignment.on_abort_notice(checkpoint, &mut actions);
             self.perform(actions);
         }
-        Ok(())
     }
 
     fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
         // A notice for a checkpoint that this subtask didn't take in this attempt says nothing
         // about its transactions.
-        if !self.snapshots.iter().any(|(id, _)| *id == checkpoint) {
-            return Ok(());
+        if self.taken.on_completed(checkpoint) {
+            self.logic().on_completed(checkpoint)?;
         }
-        self.snapshots.retain(|(id, _)| *id > checkpoint);
-        self.logic().on_completed(checkpoint)
+        Ok(())
     }
 
     fn perform(&mut self, mut actions: Vec<AlignmentAction>) {
         for action in actions.drain(..) {
             match action {
                 AlignmentAction::Snapshot { barrier, alignment } => {
-                    self.snapshot(barrier, alignment);
+                    let (start_delay, alignment_bytes) = self
+                        .first_barriers
+                        .on_last(barrier.checkpoint, self.bytes_in);
+                    let metrics = SnapshotMetrics {
+                        start_delay,
+                        alignment,
+                        alignment_bytes,
+                        ..SnapshotMetrics::default()
+                    };
+                    self.snapshot(barrier, metrics);
                 }
                 AlignmentAction::Abort { checkpoint, reason } => {
+                    self.first_barriers.on_aborted(checkpoint);
                     self.decline(checkpoint, reason);
                     self.out.send_cancel(checkpoint);
                 }
@@ -119,14 +134,15 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     }
 
     /// The synchronous part: forward the barrier, freeze, hand over.
-    fn snapshot(&mut self, barrier: CheckpointBarrier, alignment: std::time::Duration) {
+    fn snapshot(&mut self, barrier: CheckpointBarrier, metrics: SnapshotMetrics) {
         let began = Ticks::now();
         let checkpoint = barrier.checkpoint;
         self.passed = checkpoint;
+        self.stop_if_told(barrier.kind);
         // Ordering: the barrier leaves first, so that receivers can align while this subtask
         // freezes; nothing is emitted in between.
         tidegate_fault::point("barrier:before");
-        self.out.send_barrier(barrier);
+        self.out.send_barrier(barrier.clone());
         tidegate_fault::point("barrier:after");
         tidegate_fault::point("snapshot:before");
         let Phase::Running(logic) = &mut self.phase else {
@@ -135,7 +151,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         let frozen = logic.snapshot(checkpoint);
         tidegate_fault::point("snapshot:after");
         match frozen {
-            Ok(snapshot) => self.hand_over(checkpoint, snapshot, alignment, began),
+            Ok(snapshot) => {
+                let sync = Ticks::now().since(began);
+                self.hand_over(barrier, snapshot, SnapshotMetrics { sync, ..metrics });
+            }
             Err(error) => {
                 self.decline(
                     checkpoint,
@@ -147,30 +166,39 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         }
     }
 
+    /// Behind the barrier of a stop this subtask makes nothing by itself any more.
+    ///
+    /// A reader that is to drain ends its data here, wherever it stands: what is behind it
+    /// finishes. It has not *read* its last record, so its state remains a position to read on
+    /// from, and its end is not reported. All others have come to the end of their data by the
+    /// end markers in front of this barrier.
+    fn stop_if_told(&mut self, kind: SnapshotKind) {
+        if kind.drains() && self.is_reader && !self.end_sent {
+            self.out.send_end_of_data();
+            self.end_sent = true;
+        }
+        self.stopped |= kind.stops();
+    }
+
     fn hand_over(
         &mut self,
-        checkpoint: CheckpointId,
+        barrier: CheckpointBarrier,
         snapshot: Snapshot,
-        alignment: std::time::Duration,
-        began: Ticks,
+        metrics: SnapshotMetrics,
     ) {
-        let cancelled = Cancelled::default();
-        if self.snapshots.len() == SNAPSHOTS_MAX {
-            self.snapshots.remove(0);
-        }
-        self.snapshots.push((checkpoint, cancelled.clone()));
+        let checkpoint = barrier.checkpoint;
         let key_groups = self.context.key_groups();
         let job = SnapshotJob {
             checkpoint,
+            location: barrier.location,
             subtask: self.context.subtask,
             name: self.context.name.clone(),
             keyed: snapshot.keyed.map(|frozen| (frozen, key_groups)),
             lists: snapshot.lists,
             finished: self.finished,
             seals: snapshot.seals,
-            alignment,
-            sync: Ticks::now().since(began),
-            cancelled,
+            metrics,
+            write: self.taken.insert(checkpoint, barrier.kind),
             files: self.context.files.clone(),
             reports: self.context.reports.clone(),
         };

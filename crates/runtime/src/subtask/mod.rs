@@ -7,9 +7,12 @@
 //!
 //! Invariants: a snapshot of *n* contains exactly what came before barrier *n* on every channel
 //! (exactly-once mode); barrier *n* leaves before anything that came after it; after a failure the
-//! subtask does nothing but drain its inputs.
+//! subtask does nothing but drain its inputs. Behind the barrier of a stop it emits no data, whatever
+//! it has at hand, and still takes part in everything else: notices, later barriers, snapshots.
 
 mod barriers;
+mod first_barriers;
+mod taken;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -33,7 +36,10 @@ use crate::item::Payload;
 use crate::logic::{Activity, Flow, Logic, SubtaskContext};
 use crate::metrics::SubtaskMetrics;
 use crate::output::Collector;
-use crate::snapshot::Cancelled;
+
+use first_barriers::FirstBarriers;
+pub(crate) use taken::SnapshotWrite;
+use taken::TakenSnapshots;
 
 /// How long one activation works before it lets other operators of the worker have a turn.
 const ACTIVATION_MAX: Duration = Duration::from_millis(1);
@@ -61,8 +67,8 @@ pub(crate) struct Assembly<In, Out, L> {
     pub(crate) metrics: SubtaskMetrics,
     pub(crate) mode: AlignmentMode,
     pub(crate) buffer_timeout: Duration,
-    /// Whether the end of this subtask is the end of a source.
-    pub(crate) reports_end: bool,
+    /// Whether it reads a source: its end is an end of the source, and a drain ends its data.
+    pub(crate) is_reader: bool,
 }
 
 enum Phase<L> {
@@ -93,11 +99,13 @@ pub(crate) struct Subtask<In, Out, L> {
     alignment_actions: Vec<AlignmentAction>,
     /// Newest checkpoint whose barrier has come on every channel.
     passed: CheckpointId,
-    /// Snapshots that are neither completed nor aborted as far as this subtask knows.
-    snapshots: Vec<(CheckpointId, Cancelled)>,
+    first_barriers: FirstBarriers,
+    taken: TakenSnapshots,
     /// `finish()` has run, in this attempt or before the checkpoint it was restored from.
     finished: bool,
     end_sent: bool,
+    /// The barrier of a stop has been passed on: no data may follow it.
+    stopped: bool,
     paused_until: Option<Ticks>,
     /// When the timer that is set will fire.
     timer: Option<Ticks>,
@@ -106,9 +114,11 @@ pub(crate) struct Subtask<In, Out, L> {
     activator: Activator,
     metrics: SubtaskMetrics,
     records_in: u64,
+    /// Weight of the records that have been processed, a batch at a time.
+    bytes_in: u64,
     mode: AlignmentMode,
     buffer_timeout: Duration,
-    reports_end: bool,
+    is_reader: bool,
     types: PhantomData<fn(In) -> Out>,
 }
 
@@ -155,8 +165,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             alignment,
             alignment_actions: Vec::new(),
             passed: CheckpointId::NONE,
-            snapshots: Vec::new(),
+            first_barriers: FirstBarriers::default(),
+            taken: TakenSnapshots::default(),
             end_sent: false,
+            stopped: false,
             paused_until: None,
             timer: None,
             last_flush: Ticks::now(),
@@ -164,9 +176,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             activator,
             metrics,
             records_in: 0,
+            bytes_in: 0,
             mode,
             buffer_timeout: assembly.buffer_timeout,
-            reports_end: assembly.reports_end,
+            is_reader: assembly.is_reader,
             types: PhantomData,
         }
     }
@@ -329,6 +342,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         if current.records.len() == 0 {
             let (channel, bytes) = (current.channel, current.bytes);
             self.current = None;
+            self.bytes_in += bytes;
             let worked_off = self.logic().take_worked_off().unwrap_or(bytes);
             self.owed.push((channel, worked_off));
         }
@@ -336,7 +350,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     }
 
     fn poll_logic(&mut self) -> Result<Rest, BoxError> {
-        if self.end_sent {
+        if self.end_sent || self.stopped {
             return Ok(Rest::Nothing);
         }
         let ended = self.current.is_none() && self.inputs.all_ended();
@@ -371,7 +385,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         }
         self.out.send_end_of_data();
         self.end_sent = true;
-        if self.reports_end {
+        if self.is_reader {
             self.context
                 .reports
                 .send(Report::SourceEnded { subtask: self.id() });
@@ -416,8 +430,6 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 impl<In, Out, L> Drop for Subtask<In, Out, L> {
     /// What this subtask has not acknowledged by now belongs to no checkpoint any more.
     fn drop(&mut self) {
-        for (_, cancelled) in &self.snapshots {
-            cancelled.set();
-        }
+        self.taken.cancel_all();
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 use std::sync::mpsc::{Receiver, channel};
@@ -23,8 +24,8 @@ use tidegate_types::graph::{OperatorRole, OperatorSpec};
 use tidegate_types::message::{Notice, Report};
 use tidegate_types::{
     AlignmentMode, AttemptNumber, CheckpointBarrier, CheckpointId, FileHandle, MaxParallelism,
-    OperatorUid, RestorePlan, SnapshotFormat, SnapshotKind, SubtaskId, SubtaskRestore,
-    SubtaskState, UnixMillis,
+    OperatorUid, RestorePlan, SnapshotFormat, SnapshotKind, SnapshotLocation, SubtaskId,
+    SubtaskRestore, SubtaskState, UnixMillis,
 };
 
 /// A test that waits longer than this has failed.
@@ -69,8 +70,8 @@ impl Numbers {
 
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Range {
-    next: u64,
-    end: u64,
+    pub(crate) next: u64,
+    pub(crate) end: u64,
 }
 
 impl Record for Range {}
@@ -200,9 +201,13 @@ impl StateFiles for Files {
     fn create(
         &self,
         checkpoint: CheckpointId,
+        location: Option<&SnapshotLocation>,
         subtask: &str,
     ) -> Result<Box<dyn StateFileWrite>, BoxError> {
-        let name = format!("{checkpoint}/{subtask}");
+        let name = match location {
+            Some(location) => format!("{location}/{subtask}"),
+            None => format!("{checkpoint}/{subtask}"),
+        };
         Ok(Box::new(File {
             files: self.clone(),
             name,
@@ -253,7 +258,9 @@ pub(crate) struct Driven {
     pub(crate) attempt: Option<Attempt>,
     pub(crate) reports: Receiver<Report>,
     pub(crate) files: Files,
-    plan: Arc<JobPlan>,
+    pub(crate) plan: Arc<JobPlan>,
+    /// Readers that have reported their end so far.
+    pub(crate) ended: RefCell<Vec<SubtaskId>>,
 }
 
 /// How the workers exchange items and align barriers.
@@ -269,6 +276,16 @@ impl Default for Options {
             serialize: false,
             mode: AlignmentMode::ExactlyOnce,
         }
+    }
+}
+
+pub(crate) fn barrier(checkpoint: u64) -> CheckpointBarrier {
+    CheckpointBarrier {
+        checkpoint: CheckpointId(checkpoint),
+        kind: SnapshotKind::Checkpoint,
+        format: SnapshotFormat::Full,
+        location: None,
+        created: UnixMillis(0),
     }
 }
 
@@ -331,6 +348,7 @@ impl Driven {
             reports,
             files,
             plan,
+            ended: RefCell::default(),
         };
         driven.wait_until_running();
         driven
@@ -341,9 +359,12 @@ impl Driven {
     }
 
     pub(crate) fn next_report(&self) -> Report {
-        self.reports
-            .recv_timeout(PATIENCE)
-            .expect("a report in time")
+        let report = self.reports.recv_timeout(PATIENCE);
+        let report = report.expect("a report in time");
+        if let Report::SourceEnded { subtask } = &report {
+            self.ended.borrow_mut().push(*subtask);
+        }
+        report
     }
 
     fn wait_until_running(&self) {
@@ -361,13 +382,29 @@ impl Driven {
     }
 
     pub(crate) fn trigger(&self, checkpoint: u64) {
+        self.notify(Notice::Trigger(barrier(checkpoint)));
+    }
+
+    /// Triggers what lies in a folder of its own, as the coordinator does for savepoints.
+    pub(crate) fn trigger_savepoint(&self, checkpoint: u64, kind: SnapshotKind) {
         self.notify(Notice::Trigger(CheckpointBarrier {
-            checkpoint: CheckpointId(checkpoint),
-            kind: SnapshotKind::Checkpoint,
-            format: SnapshotFormat::Full,
-            location: None,
-            created: UnixMillis(0),
+            kind,
+            format: SnapshotFormat::Canonical,
+            location: Some(SnapshotLocation::new("memory:/savepoint")),
+            ..barrier(checkpoint)
         }));
+    }
+
+    pub(crate) fn complete(&self, checkpoint: u64) {
+        let checkpoint = CheckpointId(checkpoint);
+        self.notify(Notice::Completed { checkpoint });
+    }
+
+    pub(crate) fn abort(&self, checkpoint: u64, latest_completed: u64) {
+        self.notify(Notice::Aborted {
+            checkpoint: CheckpointId(checkpoint),
+            latest_completed: CheckpointId(latest_completed),
+        });
     }
 
     /// Waits until every subtask has acknowledged, and returns their states.
