@@ -1,5 +1,7 @@
 //! Real timely workers, driven by hand: checkpoints, restore, failures, ends.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod support;
 
 mod checkpoints;

@@ -1,7 +1,5 @@
 //! A hand-driven attempt: a small job, its reports in a queue, state files in memory.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
