@@ -173,7 +173,7 @@ mod tests {
         assert!(taken.on_completed(CheckpointId(3)), "should it come late");
     }
 
-    // SP-02: a savepoint under way outlives newer checkpoints, and can be aborted after them.
+    // A savepoint under way outlives newer checkpoints, and can be aborted after them.
     #[test]
     fn savepoints_are_not_settled_by_checkpoints() {
         let stop = StopWithSavepoint { drain: false };
@@ -185,7 +185,7 @@ mod tests {
         assert!(taken.on_completed(CheckpointId(2)));
     }
 
-    // SP-01: there is never a notice that a plain savepoint is complete.
+    // There is never a notice that a plain savepoint is complete.
     #[test]
     fn savepoints_are_forgotten_once_they_are_written() {
         let (mut taken, mut writes) = taken(&[(1, Checkpoint), (2, Savepoint)]);

@@ -37,7 +37,7 @@ fn assert_exact(driven: &Driven, states: &States, arrived: &[u64]) {
     assert_eq!(next, u64::MAX);
 }
 
-// DESIGN 4; BC-60, FT-10, SP-08: a busy source stands still at the barrier. A checkpoint triggered
+// BC-60, SP-08: a busy source stands still at the barrier. A checkpoint triggered
 // behind it is ordered after it, and would push on whatever had been emitted in between.
 #[test]
 fn nothing_follows_the_barrier_of_a_stop() {
@@ -240,8 +240,7 @@ fn a_stop_that_comes_too_late_is_declined_and_stops_nothing() {
     driven.stop();
 }
 
-// SP-09 as far as subtasks are concerned: the attempt is about to be replaced, and stays orderly
-// until then.
+// The attempt is about to be replaced, and stays orderly until then.
 #[test]
 fn an_aborted_stop_leaves_subtasks_able_to_take_part() {
     for kind in [STOP, DRAIN] {
