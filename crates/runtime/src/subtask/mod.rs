@@ -7,8 +7,8 @@
 //!
 //! Invariants: a snapshot of *n* contains exactly what came before barrier *n* on every channel
 //! (exactly-once mode); barrier *n* leaves before anything that came after it; after a failure the
-//! subtask does nothing but drain its inputs; behind the barrier of a stop it emits no data, whatever
-//! it has at hand, and still takes part in all else: notices, later barriers, snapshots.
+//! subtask does nothing but drain its inputs; behind the barrier of a stop it emits no data,
+//! whatever it has at hand, and still takes part in all else: notices, later barriers, snapshots.
 
 mod barriers;
 mod first_barriers;
