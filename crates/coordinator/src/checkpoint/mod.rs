@@ -130,6 +130,7 @@ impl CheckpointCoordinator {
             ids: Ids::above(used.max(newest)),
             schedule: Schedule::new(&settings),
             failures: Failures::new(settings.tolerable_failures),
+            statistics: Statistics::new(settings.history as usize),
             settings,
             pending: BTreeMap::new(),
             finalising: None,
@@ -137,7 +138,6 @@ impl CheckpointCoordinator {
             origin,
             ended: Ended::default(),
             store: Store::Known,
-            statistics: Statistics::default(),
             signals: Vec::new(),
         }
     }

@@ -68,6 +68,8 @@ pub struct Args {
     pub retained_checkpoints: Option<u32>,
     /// Whether completed checkpoints outlive a cancelled or failed job. By default they do.
     pub checkpoint_retention: Option<Retention>,
+    /// How many ended checkpoints the statistics remember in detail. Default 10.
+    pub checkpoint_history: Option<u32>,
     /// Where savepoints are made by default: a path or a `file://` URL.
     pub savepoint_dir: Option<String>,
     /// A savepoint or checkpoint to start from: a path or a `file://` URL.

@@ -82,6 +82,7 @@ impl Args {
                 tolerable_failures,
                 retained: self.retained_checkpoints.unwrap_or(default.retained),
                 retention: self.checkpoint_retention.unwrap_or(default.retention),
+                history: self.checkpoint_history.unwrap_or(default.history),
                 savepoint_dir,
                 ..default
             },

@@ -208,6 +208,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
         field: field!(checkpoint_retention: Retention),
     },
     Setting {
+        name: "checkpoint-history",
+        value: "N",
+        kind: Kind::Count,
+        default: "10",
+        meaning: "how many checkpoints that completed or failed the statistics remember in detail",
+        advice: "raise it to look further back; each takes 40 bytes of memory per subtask",
+        field: field!(checkpoint_history: u32),
+    },
+    Setting {
         name: "savepoint-dir",
         value: "URL",
         kind: Kind::Text,

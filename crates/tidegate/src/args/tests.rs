@@ -116,6 +116,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("tolerable-failed-checkpoints", "unlimited"),
     ("retained-checkpoints", "5"),
     ("checkpoint-retention", "no-retention"),
+    ("checkpoint-history", "0"),
     ("savepoint-dir", "file:///savepoints"),
     ("restore-from", "/savepoints/savepoint-1"),
     ("restore-mode", "claim"),
@@ -175,6 +176,7 @@ fn what_is_given_reaches_the_job() {
     assert_eq!(checkpoints.tolerable_failures, None);
     assert_eq!(checkpoints.retained, 5);
     assert_eq!(checkpoints.retention, Retention::NoRetention);
+    assert_eq!(checkpoints.history, 0);
     let savepoints = checkpoints.savepoint_dir.as_ref().unwrap();
     assert_eq!(savepoints.as_str(), "file:///savepoints");
     let restore = options.restore.unwrap();

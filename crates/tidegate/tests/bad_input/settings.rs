@@ -1,8 +1,12 @@
 //! Settings from flags, variables and files: which of them counts, and what is wrong with them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::time::Duration;
 
+use tidegate::prelude::*;
+use tidegate::{CheckpointInterval, Error};
+
+use crate::restores::{alone, numbers};
 use crate::support::process::Ended;
 use crate::support::{Place, Process, example};
 use crate::{assert_recovers, oracle, place};
@@ -225,4 +229,28 @@ fn what_is_not_unicode_is_named() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("--checkpoint-dir"), "{stderr}");
     assert!(stderr.contains("not Unicode"), "{stderr}");
+}
+
+/// The program itself may set what its users didn't, and is told the same.
+#[test]
+fn a_program_fills_in_settings() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = Args::default();
+    args.checkpoint_interval = Some(CheckpointInterval::Every(Duration::from_millis(5)));
+    args.checkpoint_history = Some(2);
+    args.quiet = Some(true);
+    let error = Environment::new(args.clone()).err().unwrap();
+    assert!(matches!(error, Error::Settings(_)));
+    let told = error.to_string();
+    assert!(
+        told.contains("`--checkpoint-interval 5ms` needs --checkpoint-dir"),
+        "{told}"
+    );
+    args.checkpoint_dir = Some(dir.path().display().to_string());
+    let env = Environment::new(args).unwrap();
+    numbers(&env).sink("discard", Discard);
+    let statistics = env.execute("numbers").unwrap().statistics;
+    assert!(statistics.completed > 2, "{}", statistics.completed);
+    assert_eq!(statistics.history().count(), 2);
 }
