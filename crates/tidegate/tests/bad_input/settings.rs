@@ -163,6 +163,30 @@ fn variables_and_files_are_refused_as_flags_are() {
     );
 }
 
+// Every setting of the reference has a variable, and an empty one is no value.
+#[test]
+fn each_setting_has_a_variable() {
+    let (place, _) = place();
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let docs = fs::read_to_string(docs).unwrap();
+    let (_, table) = docs.split_once("<!-- settings: begin -->").unwrap();
+    let (table, _) = table.split_once("<!-- settings: end -->").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let variables: Vec<String> = rows
+        .map(|row| row.split('`').next().unwrap())
+        .map(|name| format!("TIDEGATE_{}", name.to_uppercase().replace('-', "_")))
+        .collect();
+    assert!(variables.len() >= 19, "{variables:?}");
+    let empty: Vec<(&str, &str)> = variables.iter().map(|name| (name.as_str(), "")).collect();
+    let told: Vec<String> = variables
+        .iter()
+        .map(|name| format!("`{name}=`: must be "))
+        .collect();
+    let told: Vec<&str> = told.iter().map(String::as_str).collect();
+    let count = format!("{} invalid settings", variables.len());
+    refused(&place, &[], &empty, &[&told[..], &[&count]].concat());
+}
+
 #[test]
 fn a_misspelt_variable_is_warned_of() {
     let (place, expected) = place();
