@@ -33,7 +33,10 @@ pub use failure::{AbortReason, FailureReason, JobFailure, StorageStep, TriggerRe
 pub use job::{Job, JobError};
 pub use request::{Answer, Request, RequestId};
 pub use restart::{ParseRestartError, RestartStrategy};
-pub use restore::{DisplayPlan, RestoreError, plan_restore};
+pub use restore::{
+    DisplayPlan, KeyGroupFault, OperatorOutlook, RestoreError, RestoreOutlook,
+    adopt_max_parallelism, plan_restore, preview_restore,
+};
 pub use settings::{CheckpointSettings, JobSettings, Retention, SettingsError};
 pub use statistics::{
     CheckpointStatistics, CheckpointStatus, CompletedSummary, FailedSummary, OperatorStatistics,

@@ -1,6 +1,6 @@
 //! Redistribution of operator list state over a changed number of subtasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{CheckpointId, ListState, OperatorCheckpoint, Redistribution, SubtaskRestore};
 
@@ -14,12 +14,9 @@ struct Gathered<'a> {
 }
 
 /// Gives every new subtask its part of every list state of the operator, in order of the names.
-pub(super) fn deal_out(
-    checkpoint: CheckpointId,
-    saved: &OperatorCheckpoint,
-    subtasks: &mut [SubtaskRestore],
-) -> Result<(), RestoreError> {
-    for (name, list) in gather(checkpoint, saved)? {
+/// The lists must have been [checked](check).
+pub(super) fn deal_out(saved: &OperatorCheckpoint, subtasks: &mut [SubtaskRestore]) {
+    for (name, list) in gather(saved) {
         let parts = match list.redistribution {
             Redistribution::Split => split(&list.parts, subtasks.len()),
             Redistribution::Union => copies(list.parts.concat(), subtasks.len()),
@@ -33,13 +30,47 @@ pub(super) fn deal_out(
             });
         }
     }
-    Ok(())
 }
 
-fn gather<'a>(
+/// Each list is there once per subtask at most, and dealt out in the same way by all. What
+/// broadcast lists hold is not compared: the same state may be serialised in several orders.
+pub(super) fn check(
     checkpoint: CheckpointId,
-    saved: &'a OperatorCheckpoint,
-) -> Result<BTreeMap<&'a str, Gathered<'a>>, RestoreError> {
+    saved: &OperatorCheckpoint,
+    problems: &mut Vec<RestoreError>,
+) {
+    let mut modes = BTreeMap::new();
+    let (mut twice, mut disagree) = (BTreeSet::new(), BTreeSet::new());
+    for subtask in &saved.subtasks {
+        let mut names = BTreeSet::new();
+        for list in &subtask.lists {
+            let mode = modes.entry(&list.name).or_insert(list.redistribution);
+            if *mode != list.redistribution {
+                disagree.insert(&list.name);
+            }
+            if !names.insert(&list.name) {
+                twice.insert(&list.name);
+            }
+        }
+    }
+    let operator = &saved.uid;
+    problems.extend(twice.into_iter().map(|list| RestoreError::DuplicateList {
+        checkpoint,
+        operator: operator.clone(),
+        list: list.clone(),
+    }));
+    problems.extend(
+        disagree
+            .into_iter()
+            .map(|list| RestoreError::Redistribution {
+                checkpoint,
+                operator: operator.clone(),
+                list: list.clone(),
+            }),
+    );
+}
+
+fn gather(saved: &OperatorCheckpoint) -> BTreeMap<&str, Gathered<'_>> {
     let count = saved.subtasks.len();
     let mut gathered: BTreeMap<&str, Gathered<'_>> = BTreeMap::new();
     for (index, subtask) in saved.subtasks.iter().enumerate() {
@@ -48,17 +79,10 @@ fn gather<'a>(
                 redistribution: list.redistribution,
                 parts: vec![&[]; count],
             });
-            if entry.redistribution != list.redistribution {
-                return Err(RestoreError::Redistribution {
-                    checkpoint,
-                    operator: saved.uid.clone(),
-                    list: list.name.clone(),
-                });
-            }
             entry.parts[index] = &list.elements;
         }
     }
-    Ok(gathered)
+    gathered
 }
 
 /// Keeps the lists as they are if parallelism is unchanged; otherwise cuts the concatenation into

@@ -30,6 +30,17 @@ pub(crate) fn graph() -> JobGraph {
     }
 }
 
+/// What the subtask owns; anything at all if the job has no such subtask.
+fn key_groups(subtask: SubtaskId) -> KeyGroupRange {
+    let graph = graph();
+    let spec = graph.operators.get(subtask.operator.0 as usize);
+    match spec.filter(|spec| subtask.index < spec.parallelism) {
+        Some(spec) => spec.max_parallelism.range(subtask.index, spec.parallelism),
+        None => MaxParallelism::derive(1).range(0, 1),
+    }
+    .expect("parallelism is below the number of key groups")
+}
+
 pub(crate) fn state(checkpoint: CheckpointId, subtask: SubtaskId) -> SubtaskState {
     SubtaskState {
         keyed: Some(KeyedStateHandle {
@@ -38,7 +49,7 @@ pub(crate) fn state(checkpoint: CheckpointId, subtask: SubtaskId) -> SubtaskStat
                 bytes: 1,
                 crc32c: 0,
             },
-            key_groups: KeyGroupRange { start: 0, end: 127 },
+            key_groups: key_groups(subtask),
         }),
         ..SubtaskState::default()
     }

@@ -1,11 +1,16 @@
 //! Restore plans for every way in which a job may have changed.
 
+mod corrupt;
+mod finished;
+mod max_parallelism;
+mod preview;
+
 use proptest::prelude::*;
 
 use tidegate_types::graph::{Edge, OperatorRole, Partitioning};
 use tidegate_types::{
-    AttemptNumber, FileHandle, JobId, ListState, MaxParallelism, OperatorId, Owner, Redistribution,
-    SnapshotKind, UnixMillis,
+    AttemptNumber, CheckpointId, FileHandle, HASH_ID, JobId, KeyedStateHandle, ListState,
+    MaxParallelism, OperatorId, Owner, Redistribution, SnapshotKind, SubtaskState, UnixMillis,
 };
 
 use super::*;
@@ -207,7 +212,10 @@ fn state_of_a_removed_operator_is_refused_unless_allowed() {
 // RS-08, RS-09
 #[test]
 fn state_follows_the_uid_and_new_operators_start_empty() {
-    let saved = checkpoint(vec![operator("b", keyed(1)), operator("source", vec![])]);
+    let saved = checkpoint(vec![
+        operator("b", keyed(1)),
+        operator("source", vec![SubtaskState::default()]),
+    ]);
     let plan = plan_restore(&graph(&[("a", 1), ("b", 1)]), Some(&saved), false).unwrap();
     assert_eq!(plan.of(OperatorId(1))[0].keyed, []);
     assert_eq!(plan.of(OperatorId(2))[0].keyed[0].file.name, "f0");
@@ -274,38 +282,6 @@ fn each_list_is_dealt_out_by_its_own_mode() {
     assert_eq!(dealt(states(), 1, 1), [["0", "1"]]);
     assert_eq!(dealt(states(), 3, 1), [vec!["0"], vec!["1"], vec![]]);
     assert_eq!(dealt(states(), 3, 2), [["0", "1"], ["0", "1"], ["0", "1"]]);
-}
-
-#[test]
-fn contradicting_redistribution_is_an_error() {
-    let mut subtasks = listed(Redistribution::Split, &[&["a"]]);
-    subtasks.extend(listed(Redistribution::Union, &[&["a"]]));
-    let saved = checkpoint(vec![operator("op", subtasks)]);
-    let error = plan_restore(&graph(&[("op", 2)]), Some(&saved), false).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "subtasks of `op` in `chk-7` disagree on how to redistribute `l`"
-    );
-}
-
-// RS-18, FT-06
-#[test]
-fn finished_is_kept_per_subtask_and_needs_all_after_a_rescale() {
-    let finished = |flags: &[bool], parallelism| {
-        let state = |finished: &bool| SubtaskState {
-            finished: *finished,
-            ..SubtaskState::default()
-        };
-        let saved = checkpoint(vec![operator("op", flags.iter().map(state).collect())]);
-        let plan = plan_restore(&graph(&[("op", parallelism)]), Some(&saved), false).unwrap();
-        let subtasks = plan.of(OperatorId(1)).iter();
-        subtasks.map(|subtask| subtask.finished).collect::<Vec<_>>()
-    };
-    assert_eq!(finished(&[true, false], 2), [true, false]);
-    assert_eq!(finished(&[true, false], 3), [false, false, false]);
-    assert_eq!(finished(&[true, true], 3), [true, true, true]);
-    assert_eq!(finished(&[true, true], 1), [true]);
-    assert_eq!(finished(&[], 1), [false]);
 }
 
 proptest! {
