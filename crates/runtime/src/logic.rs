@@ -82,7 +82,9 @@ pub trait Logic<In, Out>: 'static {
         })
     }
 
-    /// Emits what is left when all input has ended. Called once per job, not per attempt.
+    /// Emits what is left when all input has ended. Called once per job, not per attempt; again,
+    /// over the state that it left, only if parallelism or partitioning was changed while it had
+    /// run for some subtasks and not for all. So what it emits, it takes out of its state.
     ///
     /// # Errors
     /// As for [`process`](Self::process).
