@@ -35,7 +35,7 @@ pub use clock::{Ticks, wall_clock};
 pub use error::BoxError;
 pub use keyed::{Count, KeyedMap};
 pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext};
-pub use metrics::AttemptMetrics;
+pub use metrics::{AttemptMetrics, HeldBack, HeldBackBy};
 pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
     Targets,

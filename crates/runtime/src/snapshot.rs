@@ -18,6 +18,7 @@ use tidegate_types::{
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::logic::Seal;
+use crate::metrics::SnapshotStage;
 use crate::report::Reporter;
 use crate::subtask::SnapshotWrite;
 
@@ -75,6 +76,8 @@ pub(crate) struct SnapshotJob {
     /// All but the time it takes to write.
     pub(crate) metrics: SnapshotMetrics,
     pub(crate) write: SnapshotWrite,
+    /// Shows that it is under way, until it is dropped with the job.
+    pub(crate) stage: SnapshotStage,
     pub(crate) files: Arc<dyn StateFiles>,
     pub(crate) reports: Reporter,
 }
@@ -139,6 +142,7 @@ impl SnapshotJob {
             write: &self.write,
         };
         frozen.write_to(&mut writer)?;
+        writer.check()?;
         Ok(Some(KeyedStateHandle {
             file: file.finish()?,
             key_groups,
@@ -175,11 +179,18 @@ struct CancellableWriter<'a> {
     write: &'a SnapshotWrite,
 }
 
+impl CancellableWriter<'_> {
+    fn check(&self) -> std::io::Result<()> {
+        match self.write.is_cancelled() {
+            true => Err(std::io::Error::other("the checkpoint was aborted")),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Write for CancellableWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.write.is_cancelled() {
-            return Err(std::io::Error::other("the checkpoint was aborted"));
-        }
+        self.check()?;
         self.file.write(bytes)
     }
 

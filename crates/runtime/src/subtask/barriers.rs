@@ -11,6 +11,7 @@ use crate::alignment::{AlignmentAction, ChannelIndex};
 use crate::clock::{Ticks, wall_clock};
 use crate::error::{BoxError, chain};
 use crate::logic::{Logic, Snapshot};
+use crate::metrics::SnapshotStage;
 use crate::snapshot::SnapshotJob;
 
 impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
@@ -50,11 +51,22 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         self.snapshot(barrier, metrics);
     }
 
+    /// Nobody should wait for the barriers of a source that is dead.
+    pub(super) fn decline_triggers(&mut self) {
+        let notices = std::mem::take(&mut *self.mailbox.borrow_mut());
+        for notice in notices {
+            if let Notice::Trigger(barrier) = notice {
+                self.decline(barrier.checkpoint, DeclineReason::NotReady);
+            }
+        }
+    }
+
     pub(super) fn on_barrier(
         &mut self,
         channel: ChannelIndex,
         barrier: CheckpointBarrier,
     ) -> Result<(), BoxError> {
+        self.metrics.on_barrier(channel, barrier.checkpoint);
         if barrier.checkpoint > self.alignment.latest() {
             self.first_barriers
                 .note(&barrier, wall_clock(), self.bytes_in);
@@ -138,11 +150,13 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         let began = Ticks::now();
         let checkpoint = barrier.checkpoint;
         self.passed = checkpoint;
+        let stage = self.metrics.begin_snapshot(checkpoint);
         self.stop_if_told(barrier.kind);
         // Ordering: the barrier leaves first, so that receivers can align while this subtask
         // freezes; nothing is emitted in between.
         tidegate_fault::point("barrier:before");
         self.out.send_barrier(barrier.clone());
+        self.metrics.on_passed(checkpoint);
         tidegate_fault::point("barrier:after");
         tidegate_fault::point("snapshot:before");
         let Phase::Running(logic) = &mut self.phase else {
@@ -153,7 +167,8 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         match frozen {
             Ok(snapshot) => {
                 let sync = Ticks::now().since(began);
-                self.hand_over(barrier, snapshot, SnapshotMetrics { sync, ..metrics });
+                let metrics = SnapshotMetrics { sync, ..metrics };
+                self.hand_over(barrier, snapshot, metrics, stage);
             }
             Err(error) => {
                 self.decline(
@@ -185,6 +200,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         barrier: CheckpointBarrier,
         snapshot: Snapshot,
         metrics: SnapshotMetrics,
+        stage: SnapshotStage,
     ) {
         let checkpoint = barrier.checkpoint;
         let key_groups = self.context.key_groups();
@@ -199,12 +215,14 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             seals: snapshot.seals,
             metrics,
             write: self.taken.insert(checkpoint, barrier.kind),
+            stage,
             files: self.context.files.clone(),
             reports: self.context.reports.clone(),
         };
         if job.is_instant() {
             job.run();
         } else {
+            job.stage.begin_write();
             let (reports, subtask) = (job.reports.clone(), job.subtask);
             let on_panic = move |cause| reports.fail(Some(subtask), cause);
             self.context.background.run(move || job.run(), on_panic);

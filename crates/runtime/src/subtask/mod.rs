@@ -215,7 +215,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         let _ = self.inputs.pull(CheckpointId::NONE);
         let nothing_blocked = Alignment::new(self.mode, self.inputs.channel_count());
         while self.inputs.next(&nothing_blocked, false, None).is_some() {}
-        self.mailbox.borrow_mut().clear();
+        self.decline_triggers();
     }
 
     fn run(&mut self) -> Result<(), BoxError> {

@@ -7,6 +7,8 @@ mod support;
 mod checkpoints;
 mod ends;
 mod failures;
+mod held_back;
 mod jobs;
+mod measures;
 mod pipelines;
 mod stop;

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use std::vec;
 
@@ -46,6 +47,51 @@ pub(crate) struct Numbers {
     pub(crate) range: u64,
     /// Emits no more than this many records, as long as it is set.
     pub(crate) limit: Option<Arc<Mutex<u64>>>,
+    /// Holds up the reader with index 1, in its `poll`.
+    pub(crate) reader_gate: Gate,
+    /// Holds up the making of the enumerator.
+    pub(crate) opening_gate: Gate,
+}
+
+/// Blocks who passes while it is closed. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+#[derive(Default)]
+struct GateState {
+    closed: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        let gate = Gate::default();
+        gate.close();
+        gate
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.0.lock().unwrap().closed = true;
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.0.lock().unwrap().closed = false;
+        self.0.1.notify_all();
+    }
+
+    /// How many are held up.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.0.lock().unwrap().waiting
+    }
+
+    pub(crate) fn pass(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        state.waiting += 1;
+        while state.closed {
+            state = self.0.1.wait(state).unwrap();
+        }
+        state.waiting -= 1;
+    }
 }
 
 impl Numbers {
@@ -53,7 +99,7 @@ impl Numbers {
         Numbers {
             count: Some(count),
             range: 1000,
-            limit: None,
+            ..Numbers::endless()
         }
     }
 
@@ -62,6 +108,8 @@ impl Numbers {
             count: None,
             range: 1000,
             limit: None,
+            reader_gate: Gate::default(),
+            opening_gate: Gate::default(),
         }
     }
 }
@@ -99,6 +147,7 @@ impl SplitEnumerator for Ranges {
 }
 
 pub(crate) struct RangeReader {
+    index: u32,
     ranges: Vec<Range>,
     source: Numbers,
 }
@@ -112,6 +161,9 @@ impl SplitReader for RangeReader {
     }
 
     fn poll(&mut self, out: &mut Collector<u64>) -> Result<ReadStatus, BoxError> {
+        if self.index == 1 {
+            self.source.reader_gate.pass();
+        }
         let Some(range) = self.ranges.first_mut() else {
             return Ok(ReadStatus::Drained);
         };
@@ -158,14 +210,16 @@ impl Source for Numbers {
         _context: SourceContext,
         restored: Option<u64>,
     ) -> Result<Ranges, BoxError> {
+        self.opening_gate.pass();
         Ok(Ranges {
             next: restored.unwrap_or(0),
             source: self.clone(),
         })
     }
 
-    fn reader(&self, _context: SourceContext) -> Result<RangeReader, BoxError> {
+    fn reader(&self, context: SourceContext) -> Result<RangeReader, BoxError> {
         Ok(RangeReader {
+            index: context.subtask.index,
             ranges: Vec::new(),
             source: self.clone(),
         })
@@ -193,7 +247,25 @@ impl<T: Record> SinkWriter<T> for Collected<T> {
 
 /// State files in memory.
 #[derive(Clone, Default)]
-pub(crate) struct Files(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
+pub(crate) struct Files {
+    contents: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    /// Holds up every write.
+    pub(crate) gate: Gate,
+    /// Makes writes fail, once they have passed the gate.
+    pub(crate) full: Arc<AtomicBool>,
+    /// Files being written.
+    open: Arc<AtomicUsize>,
+}
+
+impl Files {
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.contents.lock().unwrap().keys().cloned().collect()
+    }
+
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
 
 impl StateFiles for Files {
     fn create(
@@ -206,6 +278,7 @@ impl StateFiles for Files {
             Some(location) => format!("{location}/{subtask}"),
             None => format!("{checkpoint}/{subtask}"),
         };
+        self.open.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(File {
             files: self.clone(),
             name,
@@ -214,12 +287,12 @@ impl StateFiles for Files {
     }
 
     fn open(&self, file: &FileHandle) -> Result<Box<dyn StateFileRead>, BoxError> {
-        let bytes = self.0.lock().unwrap().get(&file.name).cloned();
+        let bytes = self.contents.lock().unwrap().get(&file.name).cloned();
         Ok(Box::new(Cursor::new(bytes.ok_or("no such file")?)))
     }
 
     fn discard(&self, _checkpoint: CheckpointId, file: &FileHandle) {
-        self.0.lock().unwrap().remove(&file.name);
+        self.contents.lock().unwrap().remove(&file.name);
     }
 }
 
@@ -229,8 +302,18 @@ struct File {
     bytes: Vec<u8>,
 }
 
+impl Drop for File {
+    fn drop(&mut self) {
+        self.files.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Write for File {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.files.gate.pass();
+        if self.files.full.load(Ordering::SeqCst) {
+            return Err(std::io::Error::other("no space"));
+        }
         self.bytes.write(bytes)
     }
 
@@ -240,13 +323,15 @@ impl Write for File {
 }
 
 impl StateFileWrite for File {
-    fn finish(self: Box<Self>) -> Result<FileHandle, BoxError> {
+    fn finish(mut self: Box<Self>) -> Result<FileHandle, BoxError> {
         let handle = FileHandle {
             name: self.name.clone(),
             bytes: self.bytes.len() as u64,
             crc32c: 0,
         };
-        self.files.0.lock().unwrap().insert(self.name, self.bytes);
+        let mut contents = self.files.contents.lock().unwrap();
+        contents.insert(handle.name.clone(), std::mem::take(&mut self.bytes));
+        drop(contents);
         Ok(handle)
     }
 }
@@ -259,6 +344,7 @@ pub(crate) struct Driven {
     pub(crate) plan: Arc<JobPlan>,
     /// Readers that have reported their end so far.
     pub(crate) ended: RefCell<Vec<SubtaskId>>,
+    pub(crate) metrics: AttemptMetrics,
 }
 
 /// How the workers exchange items and align barriers.
@@ -301,6 +387,18 @@ impl Driven {
         files: Files,
         restored: Option<(CheckpointId, &States)>,
     ) -> Driven {
+        let driven = Self::launch(plan, options, files, restored);
+        driven.wait_until_running();
+        driven
+    }
+
+    /// Doesn't wait until anything runs.
+    pub(crate) fn launch(
+        plan: JobPlan,
+        options: Options,
+        files: Files,
+        restored: Option<(CheckpointId, &States)>,
+    ) -> Driven {
         plan.validate().unwrap();
         let plan = Arc::new(plan);
         let graph = plan.graph();
@@ -335,21 +433,28 @@ impl Driven {
             reports: Arc::new(move |report| {
                 let _ = sender.send(report.report);
             }),
-            metrics,
+            metrics: metrics.clone(),
             mode: options.mode,
             buffer_timeout: Duration::from_millis(5),
             serialize: options.serialize,
         };
         let attempt = Some(Attempt::start(Arc::clone(&plan), context).unwrap());
-        let driven = Driven {
+        Driven {
             attempt,
             reports,
             files,
             plan,
             ended: RefCell::default(),
-        };
-        driven.wait_until_running();
-        driven
+            metrics,
+        }
+    }
+
+    /// The subtask that people call `name`.
+    pub(crate) fn subtask(&self, name: &str) -> SubtaskId {
+        let graph = self.plan.graph();
+        let mut subtasks = graph.subtasks().into_iter();
+        let found = subtasks.find(|subtask| graph.display(*subtask).to_string() == name);
+        found.unwrap_or_else(|| panic!("no subtask `{name}`"))
     }
 
     pub(crate) fn subtasks(&self) -> usize {
