@@ -64,12 +64,6 @@ struct GateState {
 }
 
 impl Gate {
-    pub(crate) fn closed() -> Self {
-        let gate = Gate::default();
-        gate.close();
-        gate
-    }
-
     pub(crate) fn close(&self) {
         self.0.0.lock().unwrap().closed = true;
     }
