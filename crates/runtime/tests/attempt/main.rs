@@ -5,10 +5,12 @@
 mod support;
 
 mod checkpoints;
+mod commits;
 mod ends;
 mod failures;
 mod held_back;
 mod jobs;
 mod measures;
 mod pipelines;
+mod snapshots;
 mod stop;

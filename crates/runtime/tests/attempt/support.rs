@@ -51,6 +51,8 @@ pub(crate) struct Numbers {
     pub(crate) reader_gate: Gate,
     /// Holds up the making of the enumerator.
     pub(crate) opening_gate: Gate,
+    /// Whether an enumerator can be made.
+    pub(crate) opens: bool,
 }
 
 /// Blocks who passes while it is closed. Clones share it.
@@ -104,6 +106,7 @@ impl Numbers {
             limit: None,
             reader_gate: Gate::default(),
             opening_gate: Gate::default(),
+            opens: true,
         }
     }
 }
@@ -205,6 +208,9 @@ impl Source for Numbers {
         restored: Option<u64>,
     ) -> Result<Ranges, BoxError> {
         self.opening_gate.pass();
+        if !self.opens {
+            return Err("no such numbers".into());
+        }
         Ok(Ranges {
             next: restored.unwrap_or(0),
             source: self.clone(),
