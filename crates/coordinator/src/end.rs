@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::{CheckpointId, SubtaskId};
 
+use crate::checkpoint::Stop;
+
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     /// These readers may still have records. A job without readers never ends by itself.
@@ -16,7 +18,21 @@ enum State {
     /// A checkpoint with a larger id than this one is the last.
     Ended { after: CheckpointId },
     /// The last checkpoint is durable; sinks publish up to it.
-    Committing { last: CheckpointId },
+    Committing {
+        last: CheckpointId,
+        stop: Option<Stop>,
+        /// Whether every source had come to its end before it.
+        ended: bool,
+    },
+}
+
+/// What an attempt comes to once everything is published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Conclusion {
+    /// Nothing is left to do, ever. With the stop that came at the same time, if one did.
+    Finished(Option<Stop>),
+    /// The job can go on from the savepoint.
+    Suspended(Stop),
 }
 
 /// Where one attempt stands on its way to the end.
@@ -64,10 +80,33 @@ impl AttemptEnd {
     pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId) -> bool {
         match self.state {
             State::Ended { after } if checkpoint > after => {
-                self.state = State::Committing { last: checkpoint };
+                self.state = State::Committing {
+                    last: checkpoint,
+                    stop: None,
+                    ended: true,
+                };
                 true
             }
             _ => false,
+        }
+    }
+
+    /// The savepoint of a stop has completed: it is the last checkpoint.
+    pub(crate) fn on_stopped(&mut self, stop: Stop) {
+        let last = stop.summary.checkpoint;
+        let ended = matches!(self.state, State::Ended { after } if last > after);
+        self.state = State::Committing {
+            last,
+            ended: ended || stop.summary.kind.drains(),
+            stop: Some(stop),
+        };
+    }
+
+    /// Takes out the stop that is being committed, since it will not be.
+    pub(crate) fn take_stop(&mut self) -> Option<Stop> {
+        match &mut self.state {
+            State::Committing { stop, .. } => stop.take(),
+            State::Reading { .. } | State::Ended { .. } => None,
         }
     }
 
@@ -78,21 +117,30 @@ impl AttemptEnd {
         }
     }
 
-    /// Whether everything is read, durable and published.
-    pub(crate) fn is_over(&self) -> bool {
-        match self.state {
-            State::Committing { last } => self.committed.values().all(|id| *id >= last),
-            _ => false,
+    /// What the attempt has come to, if everything is durable and published.
+    pub(crate) fn conclusion(&self) -> Option<Conclusion> {
+        let State::Committing { last, stop, ended } = &self.state else {
+            return None;
+        };
+        if self.committed.values().any(|id| id < last) {
+            return None;
         }
+        Some(match stop {
+            Some(stop) if !ended => Conclusion::Suspended(stop.clone()),
+            stop => Conclusion::Finished(stop.clone()),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tidegate_types::graph::OperatorSpec;
-    use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
+    use tidegate_types::{MaxParallelism, OperatorId, OperatorUid, SnapshotKind};
 
     use super::*;
+    use crate::statistics::CompletedSummary;
 
     fn end(roles: &[OperatorRole]) -> AttemptEnd {
         let operator = |(index, role): (usize, &OperatorRole)| OperatorSpec {
@@ -126,9 +174,9 @@ mod tests {
         assert!(!end.on_source_ended(subtask(2), CheckpointId(3)));
         assert!(end.on_source_ended(subtask(1), CheckpointId(4)));
         assert!(!end.on_completed(CheckpointId(4)));
-        assert!(!end.is_over());
+        assert_eq!(end.conclusion(), None);
         assert!(end.on_completed(CheckpointId(6)));
-        assert!(end.is_over());
+        assert_eq!(end.conclusion(), Some(Conclusion::Finished(None)));
     }
 
     #[test]
@@ -138,9 +186,65 @@ mod tests {
         end.on_completed(CheckpointId(2));
         end.on_committed(subtask(1), CheckpointId(2));
         end.on_committed(subtask(2), CheckpointId(1));
-        assert!(!end.is_over());
+        assert_eq!(end.conclusion(), None);
         end.on_committed(subtask(2), CheckpointId(3));
         end.on_committed(subtask(2), CheckpointId(1));
-        assert!(end.is_over());
+        assert_eq!(end.conclusion(), Some(Conclusion::Finished(None)));
+    }
+
+    fn stop(id: u64, drain: bool) -> Stop {
+        Stop {
+            summary: CompletedSummary {
+                checkpoint: CheckpointId(id),
+                kind: SnapshotKind::StopWithSavepoint { drain },
+                location: None,
+                bytes: 0,
+                duration: Duration::ZERO,
+            },
+            request: None,
+        }
+    }
+
+    // SP-07, SP-08
+    #[test]
+    fn a_stop_ends_the_attempt_wherever_its_readers_are() {
+        let stopped = |drain| {
+            let mut end = end(&[Reader, CommittingSink]);
+            end.on_stopped(stop(5, drain));
+            assert_eq!(end.conclusion(), None);
+            end.on_committed(subtask(1), CheckpointId(5));
+            end.conclusion()
+        };
+        assert_eq!(stopped(false), Some(Conclusion::Suspended(stop(5, false))));
+        assert_eq!(
+            stopped(true),
+            Some(Conclusion::Finished(Some(stop(5, true))))
+        );
+    }
+
+    // FT-03
+    #[test]
+    fn a_stop_triggered_after_the_end_of_all_readers_finishes_the_job() {
+        let stopped_after = |last| {
+            let mut end = end(&[Reader]);
+            end.on_source_ended(subtask(0), CheckpointId(last));
+            end.on_stopped(stop(5, false));
+            end.conclusion()
+        };
+        let suspended = Conclusion::Suspended(stop(5, false));
+        assert_eq!(
+            stopped_after(4),
+            Some(Conclusion::Finished(Some(stop(5, false))))
+        );
+        assert_eq!(stopped_after(5), Some(suspended));
+    }
+
+    #[test]
+    fn a_stop_that_will_not_be_committed_is_handed_out_once() {
+        let mut end = end(&[Reader, CommittingSink]);
+        assert_eq!(end.take_stop(), None);
+        end.on_stopped(stop(5, false));
+        assert_eq!(end.take_stop(), Some(stop(5, false)));
+        assert_eq!(end.take_stop(), None);
     }
 }

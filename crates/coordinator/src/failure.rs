@@ -130,6 +130,12 @@ pub enum TriggerRefusal {
     /// The same is under way or waiting already: a job is stopped once.
     #[error("the job is being stopped with a savepoint already")]
     AlreadyQueued,
+    /// Snapshots are triggered one after the other.
+    #[error("`{savepoint}` is being triggered")]
+    TriggerInProgress {
+        /// The savepoint whose folder is being made.
+        savepoint: CheckpointId,
+    },
     /// The queue is full.
     #[error("`{queued}` requests are waiting already, the most that may")]
     TooManyRequests {

@@ -16,6 +16,7 @@ use tidegate_types::graph::JobGraph;
 use tidegate_types::{AttemptNumber, Millis, SubtaskId};
 
 use crate::action::JobEnd;
+use crate::checkpoint::Stop;
 use crate::end::AttemptEnd;
 
 /// What a job is doing.
@@ -31,10 +32,12 @@ pub(crate) enum Phase {
     MarkingFinished {
         attempt: AttemptNumber,
         threads: Threads,
+        /// The stop that the job ends with, if it is one.
+        stop: Option<Stop>,
     },
     /// An attempt is being stopped.
     Stopping { attempt: AttemptNumber, next: Next },
-    /// The attempt has stopped, but a checkpoint of it is still being finalised.
+    /// No attempt runs, but something that the last one wrote is not decided yet.
     Settling { next: Next },
     /// The completed-checkpoint store is being read, since a write to it is in doubt.
     Recovering { restart_at: Millis },

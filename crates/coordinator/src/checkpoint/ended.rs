@@ -6,16 +6,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_types::{CheckpointId, SubtaskId};
+use tidegate_types::{CheckpointId, SnapshotLocation, SubtaskId};
 
 /// How many ended checkpoints are remembered.
 const REMEMBERED_MAX: usize = 64;
 
+/// Whose files of an aborted checkpoint have been discarded.
+#[derive(Debug)]
+pub(crate) enum Discarded {
+    Of(BTreeSet<SubtaskId>),
+    All,
+}
+
+/// What is remembered of a checkpoint that was aborted.
+#[derive(Debug)]
+pub(crate) struct Aborted {
+    pub(crate) discarded: Discarded,
+    /// The folder of a savepoint; `None` for checkpoints.
+    pub(crate) location: Option<SnapshotLocation>,
+}
+
 #[derive(Debug)]
 enum Ending {
-    /// Aborted; the files of these subtasks have been discarded.
-    Aborted(BTreeSet<SubtaskId>),
-    /// Completed: its files are owned, or were dropped as a whole.
+    Aborted(Aborted),
+    /// Its files are owned, or were dropped as a whole.
     Completed,
 }
 
@@ -28,14 +42,9 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Notes that a checkpoint was aborted and the files of `discarded` were.
-    pub(crate) fn abort(
-        &mut self,
-        checkpoint: CheckpointId,
-        discarded: impl IntoIterator<Item = SubtaskId>,
-    ) {
-        let discarded = discarded.into_iter().collect();
-        self.remember(checkpoint, Ending::Aborted(discarded));
+    /// Notes that a checkpoint was aborted.
+    pub(crate) fn abort(&mut self, checkpoint: CheckpointId, aborted: Aborted) {
+        self.remember(checkpoint, Ending::Aborted(aborted));
     }
 
     /// Notes that a checkpoint completed.
@@ -49,21 +58,34 @@ impl Ended {
     }
 
     /// Whether the files that a late acknowledgement brings are to be discarded: they are nobody's
-    /// and have not been discarded before.
-    pub(crate) fn claim_late(&mut self, checkpoint: CheckpointId, subtask: SubtaskId) -> bool {
+    /// and have not been discarded before. If so, gives the folder that they were written to.
+    pub(crate) fn claim_late(
+        &mut self,
+        checkpoint: CheckpointId,
+        subtask: SubtaskId,
+    ) -> Option<Option<SnapshotLocation>> {
         if self.in_doubt.contains(&checkpoint) {
-            return false;
+            return None;
         }
         match self.recent.get_mut(&checkpoint) {
-            Some(Ending::Aborted(discarded)) => discarded.insert(subtask),
-            Some(Ending::Completed) => false,
-            None => true,
+            Some(Ending::Aborted(aborted)) => match &mut aborted.discarded {
+                Discarded::Of(subtasks) => {
+                    let first = subtasks.insert(subtask);
+                    first.then(|| aborted.location.clone())
+                }
+                Discarded::All => None,
+            },
+            Some(Ending::Completed) => None,
+            None => Some(None),
         }
     }
 
-    /// Whether the checkpoint is remembered as aborted.
-    pub(crate) fn is_aborted(&self, checkpoint: CheckpointId) -> bool {
-        matches!(self.recent.get(&checkpoint), Some(Ending::Aborted(_)))
+    /// Whether it is remembered as an aborted checkpoint that wasn't a savepoint.
+    pub(crate) fn is_aborted_checkpoint(&self, checkpoint: CheckpointId) -> bool {
+        match self.recent.get(&checkpoint) {
+            Some(Ending::Aborted(aborted)) => aborted.location.is_none(),
+            _ => false,
+        }
     }
 
     fn remember(&mut self, checkpoint: CheckpointId, ending: Ending) {
@@ -89,23 +111,46 @@ mod tests {
         }
     }
 
+    fn aborted(discarded: Discarded) -> Aborted {
+        Aborted {
+            discarded,
+            location: None,
+        }
+    }
+
     // CC-16, CC-20, F7
     #[test]
     fn late_files_are_claimed_once() {
         let mut ended = Ended::default();
-        ended.abort(CHECKPOINT, [subtask(0)]);
-        assert!(!ended.claim_late(CHECKPOINT, subtask(0)));
-        assert!(ended.claim_late(CHECKPOINT, subtask(1)));
-        assert!(!ended.claim_late(CHECKPOINT, subtask(1)));
+        let discarded = Discarded::Of([subtask(0)].into());
+        ended.abort(CHECKPOINT, aborted(discarded));
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), None);
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(1)), Some(None));
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(1)), None);
     }
 
     #[test]
-    fn files_of_completed_and_doubtful_checkpoints_are_never_claimed() {
+    fn late_files_of_a_savepoint_are_claimed_with_its_folder() {
+        let mut ended = Ended::default();
+        let location = Some(SnapshotLocation::new("file:///savepoints/s-1"));
+        let aborted = Aborted {
+            discarded: Discarded::Of(BTreeSet::new()),
+            location: location.clone(),
+        };
+        ended.abort(CHECKPOINT, aborted);
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), Some(location));
+        assert!(!ended.is_aborted_checkpoint(CHECKPOINT));
+    }
+
+    #[test]
+    fn files_of_completed_discarded_and_doubtful_checkpoints_are_never_claimed() {
         let mut ended = Ended::default();
         ended.complete(CHECKPOINT);
         ended.doubt(CheckpointId(2));
-        assert!(!ended.claim_late(CHECKPOINT, subtask(0)));
-        assert!(!ended.claim_late(CheckpointId(2), subtask(0)));
+        ended.abort(CheckpointId(3), aborted(Discarded::All));
+        for id in 1..=3 {
+            assert_eq!(ended.claim_late(CheckpointId(id), subtask(0)), None);
+        }
     }
 
     // F8, B14
@@ -114,11 +159,13 @@ mod tests {
         let mut ended = Ended::default();
         ended.doubt(CHECKPOINT);
         for id in 2..1000 {
-            ended.abort(CheckpointId(id), []);
+            let discarded = Discarded::Of(BTreeSet::new());
+            ended.abort(CheckpointId(id), aborted(discarded));
         }
         assert_eq!(ended.recent.len(), REMEMBERED_MAX);
-        assert!(!ended.claim_late(CHECKPOINT, subtask(0)));
-        assert!(ended.claim_late(CheckpointId(2), subtask(0)));
-        assert!(!ended.is_aborted(CheckpointId(2)) && ended.is_aborted(CheckpointId(999)));
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), None);
+        assert_eq!(ended.claim_late(CheckpointId(2), subtask(0)), Some(None));
+        assert!(!ended.is_aborted_checkpoint(CheckpointId(2)));
+        assert!(ended.is_aborted_checkpoint(CheckpointId(999)));
     }
 }

@@ -2,16 +2,21 @@
 //!
 //! Ordering: metadata is durable before its pointer is stored; the pointer is stored before
 //! anybody is told; and what is no longer retained is dropped only after all that. A crash between
-//! any two leaves at most files that nobody refers to.
+//! any two leaves at most files that nobody refers to. A plain savepoint ends with its metadata: it
+//! is the user's, listed nowhere, and nobody commits because of it.
 
 use tidegate_types::message::{Notice, WriteOutcome};
 use tidegate_types::{CheckpointId, CompletedCheckpoint, Millis, SnapshotKind};
 
 use crate::action::{JobAction, JobNote};
 use crate::failure::{AbortReason, FailureReason, StorageStep};
+use crate::request::{Answer, RequestId};
 use crate::statistics::CompletedSummary;
 
-use super::{CheckpointCoordinator, Signal, Store};
+use super::abort::Remains;
+use super::ended::{Aborted, Discarded};
+use super::trigger::answer;
+use super::{CheckpointCoordinator, Signal, Stop, Store};
 
 /// Which write is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +30,7 @@ enum Stage {
 pub(crate) struct Finalising {
     checkpoint: Box<CompletedCheckpoint>,
     triggered: Millis,
+    request: Option<RequestId>,
     stage: Stage,
 }
 
@@ -43,6 +49,33 @@ impl Finalising {
             Stage::StoringPointer => StorageStep::StorePointer(self.id()),
         }
     }
+
+    fn remains(&self) -> Remains {
+        Remains {
+            id: self.id(),
+            kind: self.kind(),
+            request: self.request,
+            triggered: true,
+        }
+    }
+
+    fn store_pointer(&self) -> JobAction {
+        JobAction::StorePointer {
+            checkpoint: self.id(),
+            location: self.checkpoint.location.clone(),
+            owner: self.checkpoint.owner,
+        }
+    }
+
+    fn summary(&self, now: Millis) -> CompletedSummary {
+        CompletedSummary {
+            checkpoint: self.id(),
+            kind: self.kind(),
+            location: self.checkpoint.location.clone(),
+            bytes: self.checkpoint.state_bytes(),
+            duration: now.since(self.triggered),
+        }
+    }
 }
 
 impl CheckpointCoordinator {
@@ -58,12 +91,13 @@ impl CheckpointCoordinator {
             return;
         };
         let pending = self.pending.remove(&id).expect("it was just found");
-        let triggered = pending.triggered;
+        let (triggered, request) = (pending.triggered, pending.request);
         let checkpoint = Box::new(pending.into_completed(self.job, &self.graph));
         actions.push(JobAction::PublishMetadata(checkpoint.clone()));
         self.finalising = Some(Finalising {
             checkpoint,
             triggered,
+            request,
             stage: Stage::Publishing,
         });
     }
@@ -79,13 +113,12 @@ impl CheckpointCoordinator {
             return;
         };
         match outcome {
+            WriteOutcome::Done if finalising.kind() == SnapshotKind::Savepoint => {
+                self.complete_savepoint(finalising, actions);
+            }
             WriteOutcome::Done => {
                 finalising.stage = Stage::StoringPointer;
-                actions.push(JobAction::StorePointer {
-                    checkpoint: id,
-                    location: finalising.checkpoint.location.clone(),
-                    owner: finalising.checkpoint.owner,
-                });
+                actions.push(finalising.store_pointer());
                 self.finalising = Some(finalising);
             }
             WriteOutcome::NotDone { cause } => {
@@ -126,31 +159,42 @@ impl CheckpointCoordinator {
         reason: AbortReason,
         actions: &mut Vec<JobAction>,
     ) {
-        let (id, kind) = (finalising.id(), finalising.kind());
+        let id = finalising.id();
         self.notify_aborted(id, actions);
-        actions.push(JobAction::DiscardFiles {
-            checkpoint: id,
+        self.discard_finalised(&finalising.checkpoint, actions);
+        let aborted = Aborted {
+            discarded: Discarded::All,
             location: finalising.checkpoint.location.clone(),
-            files: finalising.checkpoint.files().cloned().collect(),
-            metadata: true,
-        });
-        self.ended.abort(id, self.graph.subtasks());
-        self.on_aborted(id, kind, reason, actions);
+        };
+        self.ended.abort(id, aborted);
+        self.on_aborted(finalising.remains(), reason, actions);
         self.finalise_next(actions);
     }
 
-    /// The write may have happened: nothing is deleted, nobody is told, and the attempt ends so
-    /// that the next one finds out what the store says. Rather a leak than a loss.
+    /// The write may have happened: nothing is deleted and nobody is told. Rather a leak than a
+    /// loss. If the store may list it, the attempt ends, so that the next one finds out.
     fn doubt(&mut self, finalising: Finalising, cause: String, actions: &mut Vec<JobAction>) {
         let (id, step) = (finalising.id(), finalising.step());
-        self.store = Store::InDoubt;
         self.ended.doubt(id);
-        let reason = AbortReason::OutcomeUnknown {
-            cause: cause.clone(),
-        };
-        self.on_aborted(id, finalising.kind(), reason, actions);
-        let reason = FailureReason::Storage { step, cause };
-        self.signals.push(Signal::Fail(reason));
+        if finalising.kind() != SnapshotKind::Savepoint {
+            self.store = Store::InDoubt;
+            let cause = cause.clone();
+            self.signals
+                .push(Signal::Fail(FailureReason::Storage { step, cause }));
+        }
+        let reason = AbortReason::OutcomeUnknown { cause };
+        self.on_aborted(finalising.remains(), reason, actions);
+        self.finalise_next(actions);
+    }
+
+    /// A savepoint that the job goes on from as if it had not been taken.
+    fn complete_savepoint(&mut self, finalising: Finalising, actions: &mut Vec<JobAction>) {
+        let summary = finalising.summary(self.now.monotonic);
+        self.on_durable(&summary, actions);
+        if let Some(request) = finalising.request {
+            answer(request, Answer::Completed(summary), actions);
+        }
+        self.finalise_next(actions);
     }
 
     fn complete(&mut self, finalising: Finalising, actions: &mut Vec<JobAction>) {
@@ -160,23 +204,31 @@ impl CheckpointCoordinator {
             newest < Some(id),
             "{id} completes, but {newest:?} has completed before"
         );
-        self.ended.complete(id);
+        let summary = finalising.summary(self.now.monotonic);
+        self.on_durable(&summary, actions);
         self.failures.on_completed(id);
-        self.schedule.on_completed(self.now.monotonic);
-        let summary = CompletedSummary {
-            checkpoint: id,
-            kind: finalising.kind(),
-            location: finalising.checkpoint.location.clone(),
-            bytes: finalising.checkpoint.state_bytes(),
-            duration: self.now.monotonic.since(finalising.triggered),
-        };
-        actions.push(JobAction::Note(note(&summary)));
-        self.statistics.on_completed(summary);
         self.subsume_older(id, actions);
         self.notify(Notice::Completed { checkpoint: id }, actions);
         self.retain(*finalising.checkpoint, actions);
-        self.signals.push(Signal::Completed(id));
+        if summary.kind.stops() {
+            let request = finalising.request;
+            self.signals
+                .push(Signal::Stopped(Stop { summary, request }));
+        } else {
+            if let Some(request) = finalising.request {
+                answer(request, Answer::Completed(summary), actions);
+            }
+            self.signals.push(Signal::Completed(id));
+        }
         self.finalise_next(actions);
+    }
+
+    /// What every completion has in common, savepoint or not.
+    fn on_durable(&mut self, summary: &CompletedSummary, actions: &mut Vec<JobAction>) {
+        self.ended.complete(summary.checkpoint);
+        self.schedule.on_completed(self.now.monotonic);
+        actions.push(JobAction::Note(note(summary)));
+        self.statistics.on_completed(summary.clone());
     }
 
     /// Pending checkpoints older than a completed one are of no use any more. Savepoints would
@@ -199,8 +251,16 @@ impl CheckpointCoordinator {
             .retained
             .len()
             .saturating_sub(self.settings.retained as usize);
-        for dropped in self.retained.drain(..excess) {
-            actions.push(JobAction::DropCompleted(Box::new(dropped)));
+        let dropped: Vec<CompletedCheckpoint> = self.retained.drain(..excess).collect();
+        for checkpoint in dropped {
+            self.drop_completed(checkpoint, actions);
+        }
+    }
+
+    /// The job is over and nothing of it is kept: drops all completed checkpoints.
+    pub(crate) fn drop_retained(&mut self, actions: &mut Vec<JobAction>) {
+        for checkpoint in std::mem::take(&mut self.retained) {
+            self.drop_completed(checkpoint, actions);
         }
     }
 }

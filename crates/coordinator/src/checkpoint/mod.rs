@@ -10,46 +10,62 @@
 //!
 //! The module knows nothing of attempts but the number of the one that runs.
 
+mod abort;
+mod deletions;
 mod ended;
 mod failures;
 mod finalise;
 mod ids;
 mod pending;
+mod queue;
 mod schedule;
+mod trigger;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_types::graph::JobGraph;
-use tidegate_types::message::{DeclineReason, Notice, SnapshotMetrics, WriteOutcome};
+use tidegate_types::message::{DeclineReason, Notice, SnapshotMetrics};
 use tidegate_types::{
-    AttemptNumber, CheckpointBarrier, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis,
-    SnapshotKind, SubtaskId, SubtaskState,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis, SnapshotLocation,
+    SubtaskId, SubtaskState,
 };
 
-use crate::action::{JobAction, JobNote, NoticeTarget};
+use crate::action::{JobAction, NoticeTarget};
 use crate::event::Now;
-use crate::failure::{AbortReason, FailureReason, StorageStep, TriggerRefusal, decline_counts};
-use crate::request::{Answer, Request, RequestId};
+use crate::failure::{AbortReason, FailureReason, TriggerRefusal, decline_counts};
+use crate::request::RequestId;
 use crate::settings::CheckpointSettings;
-use crate::statistics::{Statistics, SubtaskSnapshot};
+use crate::statistics::{CompletedSummary, Statistics, SubtaskSnapshot};
 use crate::subtasks::SubtaskTable;
 
+use deletions::Deletions;
 use ended::Ended;
-use failures::{Failures, TooMany};
+use failures::Failures;
 use finalise::Finalising;
 use ids::Ids;
 use pending::Ack;
 pub(crate) use pending::PendingCheckpoint;
+use queue::RequestQueue;
 use schedule::Schedule;
+use trigger::refuse;
 
 /// What the rest of the job has to react to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Signal {
     /// A checkpoint is durable.
     Completed(CheckpointId),
+    /// The savepoint of a stop is durable.
+    Stopped(Stop),
     /// The attempt must not go on.
     Fail(FailureReason),
+}
+
+/// A stop whose savepoint is durable, but not yet committed everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) summary: CompletedSummary,
+    pub(crate) request: Option<RequestId>,
 }
 
 /// What is known of the completed-checkpoint store.
@@ -95,14 +111,18 @@ pub(crate) struct CheckpointCoordinator {
     attempt: Option<AttemptNumber>,
     ids: Ids,
     schedule: Schedule,
+    queue: RequestQueue,
     failures: Failures,
     pending: BTreeMap<CheckpointId, PendingCheckpoint>,
+    /// Folders of savepoints that are being made, whether anybody still waits for them or not.
+    preparing: BTreeMap<CheckpointId, SnapshotLocation>,
     finalising: Option<Finalising>,
     /// Completed checkpoints, ascending by id.
     retained: Vec<CompletedCheckpoint>,
     /// What is restored as long as nothing is retained. The user's.
     origin: Option<CompletedCheckpoint>,
     ended: Ended,
+    deletions: Deletions,
     store: Store,
     statistics: Statistics,
     signals: Vec<Signal>,
@@ -132,11 +152,14 @@ impl CheckpointCoordinator {
             failures: Failures::new(settings.tolerable_failures),
             statistics: Statistics::new(settings.history as usize),
             settings,
+            queue: RequestQueue::default(),
             pending: BTreeMap::new(),
+            preparing: BTreeMap::new(),
             finalising: None,
             retained,
             origin,
             ended: Ended::default(),
+            deletions: Deletions::default(),
             store: Store::Known,
             signals: Vec::new(),
         }
@@ -157,6 +180,11 @@ impl CheckpointCoordinator {
         self.finalising.is_none()
     }
 
+    /// Whether the folder of a savepoint is being made, whether anybody waits for it or not.
+    pub(crate) fn is_preparing(&self) -> bool {
+        !self.preparing.is_empty()
+    }
+
     /// Whether the store must be read before anything is restored.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.store == Store::InDoubt
@@ -175,7 +203,7 @@ impl CheckpointCoordinator {
         std::mem::take(&mut self.signals)
     }
 
-    /// Lets time pass: aborts what has expired.
+    /// Lets time pass: aborts and refuses what has expired.
     pub(crate) fn advance(&mut self, now: Now, actions: &mut Vec<JobAction>) {
         self.now = now;
         let expired: Vec<CheckpointId> = self
@@ -187,6 +215,9 @@ impl CheckpointCoordinator {
         for id in expired {
             let waiting = self.pending[&id].waiting(&self.graph);
             self.abort(id, AbortReason::Expired { waiting }, actions);
+        }
+        for request in self.queue.expire(now.monotonic) {
+            refuse(request, TriggerRefusal::Expired, actions);
         }
     }
 
@@ -209,7 +240,8 @@ impl CheckpointCoordinator {
 
     /// The last checkpoint of the job is durable: nothing else is taken any more.
     pub(crate) fn wind_down(&mut self, actions: &mut Vec<JobAction>) {
-        if let Some(request) = self.schedule.stop() {
+        self.schedule.stop();
+        for request in self.queue.drain() {
             refuse(request, TriggerRefusal::NotRunning, actions);
         }
         let ids: Vec<CheckpointId> = self.pending.keys().copied().collect();
@@ -223,99 +255,6 @@ impl CheckpointCoordinator {
     pub(crate) fn end_attempt(&mut self, actions: &mut Vec<JobAction>) {
         self.attempt = None;
         self.wind_down(actions);
-    }
-
-    /// Takes a request for a checkpoint.
-    pub(crate) fn on_requested(
-        &mut self,
-        request: RequestId,
-        what: Request,
-        actions: &mut Vec<JobAction>,
-    ) {
-        if !matches!(what, Request::Checkpoint { .. }) {
-            refuse(request, TriggerRefusal::NoSavepointDirectory, actions);
-        } else if self.attempt.is_none() {
-            refuse(request, TriggerRefusal::NotRunning, actions);
-        } else if !self.schedule.request(request) {
-            refuse(request, TriggerRefusal::AlreadyQueued, actions);
-        }
-    }
-
-    /// Triggers whatever is due and allowed.
-    pub(crate) fn trigger_due(&mut self, actions: &mut Vec<JobAction>) {
-        let Some(attempt) = self.attempt else {
-            return;
-        };
-        while let Some(kind) = self.schedule.due(self.now.monotonic, self.has_room()) {
-            let Some(id) = self.ids.take() else {
-                self.ids.ensure(actions);
-                return;
-            };
-            self.schedule.on_triggered(self.now.monotonic, id);
-            self.trigger(attempt, id, kind, actions);
-            self.ids.ensure(actions);
-        }
-    }
-
-    fn trigger(
-        &mut self,
-        attempt: AttemptNumber,
-        id: CheckpointId,
-        kind: SnapshotKind,
-        actions: &mut Vec<JobAction>,
-    ) {
-        let deadline = self.now.monotonic.after(self.settings.timeout);
-        let barrier = CheckpointBarrier {
-            checkpoint: id,
-            kind,
-            format: self.settings.format,
-            location: None,
-            created: self.now.wall,
-        };
-        let now = self.now.monotonic;
-        let subtasks = &self.subtasks;
-        let pending = PendingCheckpoint::new(barrier.clone(), attempt, now, deadline, subtasks);
-        self.statistics.on_triggered(&pending);
-        self.pending.insert(id, pending);
-        actions.push(JobAction::Notify {
-            attempt,
-            notice: Notice::Trigger(barrier),
-            to: NoticeTarget::Enumerators,
-        });
-    }
-
-    /// Whether another checkpoint that isn't the final one may be under way.
-    fn has_room(&self) -> bool {
-        let pending = self.pending.values().map(PendingCheckpoint::kind);
-        let finalising = self.finalising.iter().map(Finalising::kind);
-        let limited = |kind: &SnapshotKind| *kind != SnapshotKind::Final;
-        let count = pending.chain(finalising).filter(limited).count();
-        count < self.settings.max_concurrent as usize
-    }
-
-    /// Takes the outcome of a reservation of ids.
-    pub(crate) fn on_ids_reserved(
-        &mut self,
-        up_to: CheckpointId,
-        outcome: WriteOutcome,
-        actions: &mut Vec<JobAction>,
-    ) {
-        let Some(cause) = self.ids.on_reserved(up_to, outcome) else {
-            return;
-        };
-        let has_room = self.has_room();
-        if self.attempt.is_none() || self.schedule.due(self.now.monotonic, has_room).is_none() {
-            return;
-        }
-        if let Some(request) = self.schedule.on_trigger_failed(self.now.monotonic) {
-            let cause = cause.clone();
-            refuse(request, TriggerRefusal::NoId { cause }, actions);
-        }
-        let last = format!("{} failed: {cause}", StorageStep::ReserveIds);
-        self.statistics.on_not_triggered(last.clone());
-        actions.push(JobAction::Note(JobNote::TriggerFailed { cause }));
-        let counted = self.failures.on_failed_without_id();
-        self.fail_if_too_many(counted, last);
     }
 
     /// Takes a subtask's part of a checkpoint, from the running attempt or a dead one.
@@ -336,7 +275,9 @@ impl CheckpointCoordinator {
             }
             Ack::Duplicate => {}
             Ack::Unknown(state) => {
-                discard(id, state.files().cloned().collect(), actions);
+                let location = pending.barrier.location.clone();
+                let files: Vec<FileHandle> = state.files().cloned().collect();
+                self.discard(id, location.filter(|_| !files.is_empty()), files, actions);
             }
         }
     }
@@ -349,8 +290,11 @@ impl CheckpointCoordinator {
         }
         self.statistics
             .on_late_snapshot(&ack.snapshot(self.now.monotonic));
-        if self.ended.claim_late(id, ack.subtask) {
-            discard(id, ack.state.files().cloned().collect(), actions);
+        let files: Vec<FileHandle> = ack.state.files().cloned().collect();
+        if let Some(location) = self.ended.claim_late(id, ack.subtask)
+            && !files.is_empty()
+        {
+            self.discard(id, location, files, actions);
         }
     }
 
@@ -370,70 +314,11 @@ impl CheckpointCoordinator {
                 self.abort(checkpoint, reason, actions);
             }
             // Whoever passed a cancellation on may be heard before the subtask with the fault.
-            None if self.ended.is_aborted(checkpoint) && decline_counts(&reason) => {
+            None if self.ended.is_aborted_checkpoint(checkpoint) && decline_counts(&reason) => {
                 self.count_failure(checkpoint, reason.to_string());
             }
             None => {}
         }
-    }
-
-    /// Aborts a pending checkpoint: discards its files, tells the subtasks, counts the failure.
-    fn abort(&mut self, id: CheckpointId, reason: AbortReason, actions: &mut Vec<JobAction>) {
-        let pending = self
-            .pending
-            .remove(&id)
-            .expect("only pending checkpoints are aborted");
-        let kind = pending.kind();
-        let (subtasks, files) = pending.into_files();
-        self.notify_aborted(id, actions);
-        discard(id, files, actions);
-        self.ended.abort(id, subtasks);
-        self.on_aborted(id, kind, reason, actions);
-    }
-
-    /// What every abort has in common, whatever became of the files.
-    fn on_aborted(
-        &mut self,
-        checkpoint: CheckpointId,
-        kind: SnapshotKind,
-        reason: AbortReason,
-        actions: &mut Vec<JobAction>,
-    ) {
-        self.statistics
-            .on_aborted(checkpoint, reason.to_string(), self.now.monotonic);
-        self.schedule.on_aborted(self.now.monotonic, checkpoint);
-        if reason.counts() {
-            self.count_failure(checkpoint, reason.to_string());
-        }
-        actions.push(JobAction::Note(JobNote::CheckpointAborted {
-            checkpoint,
-            kind,
-            reason,
-        }));
-    }
-
-    fn count_failure(&mut self, checkpoint: CheckpointId, last: String) {
-        let counted = self.failures.on_failed(checkpoint);
-        self.fail_if_too_many(counted, format!("`{checkpoint}`: {last}"));
-    }
-
-    fn fail_if_too_many(&mut self, counted: Result<(), TooMany>, last: String) {
-        if let Err(TooMany { failed, tolerable }) = counted {
-            self.signals.push(Signal::Fail(FailureReason::Checkpoints {
-                failed,
-                tolerable,
-                last,
-            }));
-        }
-    }
-
-    fn notify_aborted(&self, checkpoint: CheckpointId, actions: &mut Vec<JobAction>) {
-        let latest_completed = self.latest().map_or(CheckpointId::NONE, |latest| latest.id);
-        let notice = Notice::Aborted {
-            checkpoint,
-            latest_completed,
-        };
-        self.notify(notice, actions);
     }
 
     /// Tells every subtask of the running attempt, if there is one.
@@ -475,7 +360,8 @@ impl CheckpointCoordinator {
         };
         // What is due already waits for something else, an id for instance.
         let in_future = |at: &Millis| *at > self.now.monotonic;
-        expiries.chain(trigger).filter(in_future).min()
+        let waits = self.queue.deadline();
+        expiries.chain(trigger).chain(waits).filter(in_future).min()
     }
 
     pub(crate) fn check_invariants(&self) {
@@ -491,21 +377,27 @@ impl CheckpointCoordinator {
         }
         let ascending = self.retained.windows(2).all(|pair| pair[0].id < pair[1].id);
         assert!(ascending, "retained checkpoints ascend");
-        let finalising = self.finalising.as_ref().map(Finalising::id);
+        let finalising = self
+            .finalising
+            .as_ref()
+            .filter(|finalising| finalising.kind().commits())
+            .map(Finalising::id);
         let newest = self.latest().map(|latest| latest.id);
         assert!(
             finalising.is_none() || newest < finalising,
             "completed ids only grow"
         );
-        let oldest_pending = self.pending.keys().next().copied();
+        let checkpoints = self
+            .pending
+            .values()
+            .filter(|pending| !pending.kind().is_savepoint());
+        let oldest_pending = checkpoints.map(PendingCheckpoint::id).next();
         assert!(
             oldest_pending.is_none() || newest < oldest_pending,
             "older ones are subsumed"
         );
-        let limited = |pending: &&PendingCheckpoint| pending.kind() != SnapshotKind::Final;
-        let under_way = self.pending.values().filter(limited).count();
         assert!(
-            under_way <= self.settings.max_concurrent as usize,
+            self.limited() <= self.settings.max_concurrent as usize,
             "concurrency is limited"
         );
         let in_progress = self.pending.len() + usize::from(self.finalising.is_some());
@@ -514,22 +406,5 @@ impl CheckpointCoordinator {
             "progress is counted"
         );
         assert!(self.signals.is_empty(), "signals are reacted to");
-    }
-}
-
-fn refuse(request: RequestId, reason: TriggerRefusal, actions: &mut Vec<JobAction>) {
-    let answer = Box::new(Answer::Refused(reason));
-    actions.push(JobAction::Answer { request, answer });
-}
-
-/// Discards files of a checkpoint that has no metadata.
-fn discard(checkpoint: CheckpointId, files: Vec<FileHandle>, actions: &mut Vec<JobAction>) {
-    if !files.is_empty() {
-        actions.push(JobAction::DiscardFiles {
-            checkpoint,
-            location: None,
-            files,
-            metadata: false,
-        });
     }
 }

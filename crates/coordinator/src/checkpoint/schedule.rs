@@ -1,15 +1,14 @@
-//! When the next checkpoint is due.
+//! When a checkpoint is due that nobody asked for.
 //!
-//! Three things ask for one, in this order: the end of all sources (exempt from every limit and
-//! tried until it succeeds), a request (exempt from interval and pause), and the interval. A
-//! periodic checkpoint that comes due while it may not start waits and then starts once: time that
-//! has passed meanwhile is not made up for, so a driver that was stopped causes no burst (BC-57).
+//! Two things make one due: the interval, and the end of all sources, which asks for the final one
+//! until it succeeds. A periodic checkpoint that comes due while it may not start waits and then
+//! starts once: time that has passed meanwhile is not made up for, so a driver that was stopped
+//! causes no burst (BC-57).
 
 use std::time::Duration;
 
-use tidegate_types::{CheckpointId, Millis, SnapshotKind};
+use tidegate_types::{CheckpointId, Millis};
 
-use crate::request::RequestId;
 use crate::settings::CheckpointSettings;
 
 /// Delay before the final checkpoint is tried again; doubles with every failure in a row.
@@ -35,8 +34,6 @@ pub(crate) struct Schedule {
     interval: Option<Duration>,
     min_pause: Duration,
     mode: Mode,
-    /// A request that waits for its turn.
-    requested: Option<RequestId>,
     last_completion: Option<Millis>,
 }
 
@@ -46,7 +43,6 @@ impl Schedule {
             interval: settings.interval.map(|i| i.max(settings.min_pause)),
             min_pause: settings.min_pause,
             mode: Mode::Stopped,
-            requested: None,
             last_completion: None,
         }
     }
@@ -57,10 +53,19 @@ impl Schedule {
         self.mode = Mode::Periodic { due };
     }
 
-    /// Stops triggering; returns the request that comes to nothing by that.
-    pub(crate) fn stop(&mut self) -> Option<RequestId> {
+    /// Stops triggering.
+    pub(crate) fn stop(&mut self) {
         self.mode = Mode::Stopped;
-        self.requested.take()
+    }
+
+    /// Whether nothing is to be triggered any more, not even on request.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.mode == Mode::Stopped
+    }
+
+    /// Whether an interval makes checkpoints due.
+    pub(crate) fn is_periodic(&self) -> bool {
+        matches!(self.mode, Mode::Periodic { due: Some(_) })
     }
 
     /// Every source has ended: periodic checkpoints give way to the final one.
@@ -73,31 +78,21 @@ impl Schedule {
         }
     }
 
-    /// Queues a request; false if one is queued already.
-    pub(crate) fn request(&mut self, request: RequestId) -> bool {
-        let free = self.requested.is_none();
-        self.requested.get_or_insert(request);
-        free
+    /// Whether the final checkpoint is to be triggered now. It waits for no room.
+    pub(crate) fn final_due(&self, now: Millis) -> bool {
+        matches!(self.mode, Mode::FinalDue { at, .. } if at <= now)
     }
 
-    /// What is to be triggered now, if anything. `has_room` says whether the number of concurrent
-    /// checkpoints allows another one.
-    pub(crate) fn due(&self, now: Millis, has_room: bool) -> Option<SnapshotKind> {
+    /// Whether a periodic checkpoint is to be triggered now, if there is room for one.
+    pub(crate) fn periodic_due(&self, now: Millis) -> bool {
+        self.periodic_at().is_some_and(|at| at <= now)
+    }
+
+    fn periodic_at(&self) -> Option<Millis> {
         match self.mode {
-            Mode::Stopped => return None,
-            Mode::FinalDue { at, .. } if at <= now => return Some(SnapshotKind::Final),
-            _ => {}
+            Mode::Periodic { due: Some(due) } => Some(due.max(self.pause_end())),
+            _ => None,
         }
-        if !has_room {
-            return None;
-        }
-        if self.requested.is_some() {
-            return Some(SnapshotKind::Checkpoint);
-        }
-        let Mode::Periodic { due: Some(due) } = self.mode else {
-            return None;
-        };
-        (due.max(self.pause_end()) <= now).then_some(SnapshotKind::Checkpoint)
     }
 
     fn pause_end(&self) -> Millis {
@@ -105,30 +100,33 @@ impl Schedule {
             .map_or(Millis(0), |last| last.after(self.min_pause))
     }
 
-    /// What [`due`](Self::due) returned has been triggered as `id`.
-    pub(crate) fn on_triggered(&mut self, now: Millis, id: CheckpointId) {
+    /// What is left of the minimum pause, if it holds a periodic checkpoint back.
+    pub(crate) fn pause_left(&self, now: Millis) -> Option<Duration> {
         match self.mode {
-            Mode::FinalDue { at, failures } if at <= now => {
-                self.mode = Mode::FinalTriggered { id, failures };
+            Mode::Periodic { due: Some(due) } if due <= now && self.pause_end() > now => {
+                Some(self.pause_end().since(now))
             }
-            _ if self.requested.take().is_some() => {}
-            _ => self.next_period(now),
+            _ => None,
         }
     }
 
-    /// What was due could not be triggered: everything waits for its next turn. Returns the
-    /// request that comes to nothing by that.
-    pub(crate) fn on_trigger_failed(&mut self, now: Millis) -> Option<RequestId> {
-        match self.mode {
-            Mode::FinalDue { at, failures } if at <= now => self.retry_final(now, failures),
-            Mode::Periodic { due: Some(due) } if due <= now => self.next_period(now),
-            _ => {}
+    /// The final checkpoint has been triggered as `id`.
+    pub(crate) fn on_final_triggered(&mut self, id: CheckpointId) {
+        if let Mode::FinalDue { failures, .. } = self.mode {
+            self.mode = Mode::FinalTriggered { id, failures };
         }
-        self.requested.take()
     }
 
-    /// Keeps the beat where possible; beats that were missed are left out.
-    fn next_period(&mut self, now: Millis) {
+    /// The final checkpoint could not be triggered: it is tried again.
+    pub(crate) fn on_final_not_triggered(&mut self, now: Millis) {
+        if let Mode::FinalDue { failures, .. } = self.mode {
+            self.retry_final(now, failures);
+        }
+    }
+
+    /// A periodic checkpoint has been triggered, or could not be. Keeps the beat where possible;
+    /// beats that were missed are left out.
+    pub(crate) fn next_period(&mut self, now: Millis) {
         if let (Mode::Periodic { due: Some(due) }, Some(interval)) = (&self.mode, self.interval) {
             let on_beat = due.after(interval);
             let due = if on_beat > now {
@@ -167,8 +165,7 @@ impl Schedule {
     pub(crate) fn deadline(&self, has_room: bool) -> Option<Millis> {
         match self.mode {
             Mode::FinalDue { at, .. } => Some(at),
-            Mode::Periodic { due } if has_room => due.map(|due| due.max(self.pause_end())),
-            _ => None,
+            _ => self.periodic_at().filter(|_| has_room),
         }
     }
 }
@@ -191,8 +188,8 @@ mod tests {
     fn triggers(mut schedule: Schedule, until: u64) -> Vec<u64> {
         let mut moments = Vec::new();
         for now in 0..=until {
-            if schedule.due(Millis(now), true).is_some() {
-                schedule.on_triggered(Millis(now), CheckpointId(now));
+            if schedule.periodic_due(Millis(now)) {
+                schedule.next_period(Millis(now));
                 schedule.on_completed(Millis(now));
                 moments.push(now);
             }
@@ -222,45 +219,36 @@ mod tests {
         let mut schedule = schedule(Some(5), Duration::ZERO);
         schedule.min_pause = Duration::MAX;
         schedule.on_completed(Millis(7));
-        assert_eq!(schedule.due(Millis(1 << 60), true), None);
+        assert!(!schedule.periodic_due(Millis(1 << 60)));
         assert_eq!(schedule.deadline(true), Some(Millis(u64::MAX)));
     }
 
-    // RD-10, RD-11
+    // RD-10
     #[test]
-    fn the_pause_holds_back_periodic_checkpoints_only() {
+    fn the_pause_holds_back_periodic_checkpoints() {
         let mut schedule = schedule(Some(100), Duration::from_millis(80));
         schedule.on_completed(Millis(90));
-        assert_eq!(schedule.due(Millis(100), true), None);
-        assert_eq!(schedule.deadline(true), Some(Millis(170)));
-        assert!(schedule.request(RequestId(1)));
+        assert_eq!(schedule.pause_left(Millis(99)), None);
+        assert!(!schedule.periodic_due(Millis(100)));
         assert_eq!(
-            schedule.due(Millis(101), true),
-            Some(SnapshotKind::Checkpoint)
+            schedule.pause_left(Millis(100)),
+            Some(Duration::from_millis(70))
         );
-        schedule.on_triggered(Millis(101), CheckpointId(1));
-        assert_eq!(schedule.due(Millis(169), true), None);
-        assert!(schedule.due(Millis(170), true).is_some());
+        assert_eq!(schedule.deadline(true), Some(Millis(170)));
+        assert!(!schedule.periodic_due(Millis(169)));
+        assert!(schedule.periodic_due(Millis(170)));
+        assert_eq!(schedule.pause_left(Millis(170)), None);
     }
 
     // BC-57
     #[test]
     fn missed_beats_are_not_made_up_for() {
         let mut schedule = schedule(Some(10), Duration::ZERO);
-        assert!(schedule.due(Millis(1005), true).is_some());
-        schedule.on_triggered(Millis(1005), CheckpointId(1));
-        assert_eq!(schedule.due(Millis(1005), true), None);
+        assert!(schedule.periodic_due(Millis(1005)));
+        schedule.next_period(Millis(1005));
+        assert!(!schedule.periodic_due(Millis(1005)));
         assert_eq!(schedule.deadline(true), Some(Millis(1015)));
-    }
-
-    #[test]
-    fn what_waits_for_room_starts_once_when_there_is_some() {
-        let mut schedule = schedule(Some(10), Duration::ZERO);
-        assert_eq!(schedule.due(Millis(47), false), None);
         assert_eq!(schedule.deadline(false), None);
-        assert!(schedule.due(Millis(48), true).is_some());
-        schedule.on_triggered(Millis(48), CheckpointId(1));
-        assert_eq!(schedule.due(Millis(49), true), None);
     }
 
     #[test]
@@ -270,9 +258,9 @@ mod tests {
         let mut now = Millis(5);
         let mut delays = Vec::new();
         for id in 0..9 {
-            assert_eq!(schedule.due(now, false), Some(SnapshotKind::Final));
-            schedule.on_triggered(now, CheckpointId(id));
-            assert_eq!(schedule.due(now, false), None);
+            assert!(schedule.final_due(now) && !schedule.periodic_due(now));
+            schedule.on_final_triggered(CheckpointId(id));
+            assert!(!schedule.final_due(now));
             schedule.on_aborted(now, CheckpointId(id));
             let next = schedule.deadline(false).unwrap();
             delays.push(next.since(now).as_millis());
@@ -285,10 +273,11 @@ mod tests {
     #[test]
     fn nothing_is_due_after_a_stop() {
         let mut schedule = schedule(Some(10), Duration::ZERO);
-        schedule.request(RequestId(1));
-        assert_eq!(schedule.stop(), Some(RequestId(1)));
+        assert!(schedule.is_periodic() && !schedule.is_stopped());
+        schedule.stop();
+        assert!(!schedule.is_periodic() && schedule.is_stopped());
         schedule.on_sources_ended(Millis(11));
-        assert_eq!(schedule.due(Millis(1000), true), None);
+        assert!(!schedule.periodic_due(Millis(1000)) && !schedule.final_due(Millis(1000)));
         assert_eq!(schedule.deadline(true), None);
     }
 }

@@ -35,6 +35,7 @@ impl Job {
         reason: FailureReason,
         actions: &mut Vec<JobAction>,
     ) {
+        self.answer_not_stopped(&reason.to_string(), actions);
         let next = self.after_failure(Some(number), reason, actions);
         self.stop_attempt(number, threads, next, actions);
     }
@@ -102,7 +103,9 @@ impl Job {
                 let reason = FailureReason::StoppedSilently;
                 self.stop_after_failure(number, Threads::Joined, reason, actions);
             }
-            Phase::MarkingFinished { attempt, threads } if *attempt == number => {
+            Phase::MarkingFinished {
+                attempt, threads, ..
+            } if *attempt == number => {
                 *threads = Threads::Joined;
             }
             Phase::Stopping { attempt, .. } if *attempt == number => {
@@ -114,9 +117,14 @@ impl Job {
         }
     }
 
-    /// The attempt is gone: goes on as soon as its last checkpoint is decided.
+    /// No attempt runs: goes on as soon as what the last one was writing is decided. An end also
+    /// waits for what would be left behind: nothing can be cleaned up after it.
     pub(super) fn settle(&mut self, next: Next, actions: &mut Vec<JobAction>) {
-        if self.checkpoints.is_settled() {
+        let settled = match next {
+            Next::Restart { .. } => self.checkpoints.is_settled(),
+            Next::End(_) => self.checkpoints.is_settled() && !self.checkpoints.is_preparing(),
+        };
+        if settled {
             self.proceed(next, actions);
         } else {
             self.phase = Phase::Settling { next };
@@ -131,7 +139,7 @@ impl Job {
         }
     }
 
-    pub(super) fn proceed(&mut self, next: Next, actions: &mut Vec<JobAction>) {
+    fn proceed(&mut self, next: Next, actions: &mut Vec<JobAction>) {
         match next {
             Next::End(end) => self.end(end, actions),
             Next::Restart { at } if self.checkpoints.is_in_doubt() => {
@@ -149,7 +157,7 @@ impl Job {
     ) {
         let restart_at = match self.phase {
             Phase::Recovering { restart_at } => restart_at,
-            Phase::Cancelling => return self.end(JobEnd::Cancelled, actions),
+            Phase::Cancelling => return self.settle(Next::End(JobEnd::Cancelled), actions),
             _ => return,
         };
         match completed.and_then(|completed| self.check_recovered(completed)) {
@@ -164,7 +172,7 @@ impl Job {
                     // The delay comes before the next look: a store that can't be reached would
                     // be asked without pause until the strategy gives up.
                     Next::Restart { at } => self.phase = Phase::Waiting { restart_at: at },
-                    end => self.proceed(end, actions),
+                    end => self.settle(end, actions),
                 }
             }
         }
@@ -205,10 +213,11 @@ impl Job {
     pub(super) fn on_cancel(&mut self, actions: &mut Vec<JobAction>) {
         let cancelled = Next::End(JobEnd::Cancelled);
         match &mut self.phase {
-            Phase::Created | Phase::Waiting { .. } => self.end(JobEnd::Cancelled, actions),
+            Phase::Created | Phase::Waiting { .. } => self.settle(cancelled, actions),
             Phase::ReservingAttempt | Phase::Recovering { .. } => self.phase = Phase::Cancelling,
             Phase::Active(attempt) => {
                 let number = attempt.number;
+                self.answer_not_stopped("the job was cancelled", actions);
                 self.stop_attempt(number, Threads::Running, cancelled, actions);
             }
             Phase::Stopping { next, .. } | Phase::Settling { next } => {
@@ -219,11 +228,6 @@ impl Job {
             // A job that has done everything is finished rather than cancelled.
             Phase::MarkingFinished { .. } | Phase::Cancelling | Phase::Ended => {}
         }
-    }
-
-    pub(super) fn end(&mut self, end: JobEnd, actions: &mut Vec<JobAction>) {
-        self.phase = Phase::Ended;
-        actions.push(JobAction::End(end));
     }
 
     /// Takes the phase out to move parts of it; the caller sets the next one.

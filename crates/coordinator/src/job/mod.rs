@@ -5,9 +5,12 @@
 //! comes about nor when a restart is allowed.
 
 mod between;
+mod conclusion;
 mod error;
 
 pub use error::JobError;
+
+use conclusion::not_stopped;
 
 use std::sync::Arc;
 
@@ -18,11 +21,12 @@ use tidegate_types::{AttemptNumber, CompletedCheckpoint, JobId, Millis, SubtaskI
 use crate::action::{JobAction, JobEnd};
 use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal};
 use crate::event::{JobEvent, Now, Recovery};
-use crate::failure::{FailureReason, StorageStep};
-use crate::lifecycle::{Attempt, Next, Phase, Threads};
+use crate::failure::{FailureReason, StorageStep, TriggerRefusal};
+use crate::lifecycle::{Attempt, Next, Phase};
+
 use crate::restart::Restarts;
 use crate::restore::plan_restore;
-use crate::settings::JobSettings;
+use crate::settings::{JobSettings, Retention};
 use crate::statistics::{RestoredSummary, Statistics};
 
 /// All decisions of one job. Performs no IO.
@@ -65,6 +69,7 @@ use crate::statistics::{RestoredSummary, Statistics};
 pub struct Job {
     graph: Arc<JobGraph>,
     allow_non_restored_state: bool,
+    retention: Retention,
     now: Now,
     phase: Phase,
     checkpoints: CheckpointCoordinator,
@@ -113,6 +118,7 @@ impl Job {
         let graph = Arc::new(graph);
         Ok(Job {
             allow_non_restored_state: settings.allow_non_restored_state,
+            retention: settings.checkpoints.retention,
             now: Now::default(),
             phase: Phase::Created,
             checkpoints: CheckpointCoordinator::new(
@@ -144,7 +150,7 @@ impl Job {
         self.react(actions);
         self.on_event(event, actions);
         self.react(actions);
-        self.mark_finished_if_over(actions);
+        self.conclude_if_over(actions);
         self.restart_if_due(actions);
         self.checkpoints.trigger_due(actions);
         if cfg!(debug_assertions) {
@@ -172,6 +178,12 @@ impl Job {
         self.checkpoints.latest()
     }
 
+    /// What keeps periodic checkpoints from being triggered at the moment of the last step; `None`
+    /// if nothing but the interval does.
+    pub fn held_back(&self) -> Option<TriggerRefusal> {
+        self.checkpoints.held_back()
+    }
+
     /// Asserts what must hold between steps. Called after every step of a debug build.
     ///
     /// # Panics
@@ -180,7 +192,10 @@ impl Job {
         self.checkpoints.check_invariants();
         match &self.phase {
             Phase::Active(attempt) => assert_eq!(attempt.number, self.attempt_max),
-            Phase::Settling { .. } => assert!(!self.checkpoints.is_settled()),
+            Phase::Settling { .. } => {
+                let undecided = !self.checkpoints.is_settled() || self.checkpoints.is_preparing();
+                assert!(undecided, "there is something to wait for");
+            }
             Phase::Waiting { restart_at } => {
                 assert!(
                     *restart_at > self.now.monotonic,
@@ -216,6 +231,7 @@ impl Job {
             } => {
                 self.checkpoints
                     .on_metadata_published(checkpoint, outcome, actions);
+                self.react(actions);
                 self.leave_settling(actions);
             }
             JobEvent::PointerStored {
@@ -224,6 +240,7 @@ impl Job {
             } => {
                 self.checkpoints
                     .on_pointer_stored(checkpoint, outcome, actions);
+                self.react(actions);
                 self.leave_settling(actions);
             }
             JobEvent::Recovered { completed } => self.on_recovered(completed, actions),
@@ -232,7 +249,15 @@ impl Job {
                 self.checkpoints.on_requested(request, what, actions);
             }
             // TODO
-            JobEvent::SavepointPrepared { .. } | JobEvent::Deleted { .. } => {}
+            JobEvent::SavepointPrepared {
+                checkpoint,
+                outcome,
+            } => {
+                self.checkpoints
+                    .on_savepoint_prepared(checkpoint, outcome, actions);
+                self.leave_settling(actions);
+            }
+            JobEvent::Deleted { checkpoint } => self.checkpoints.on_deleted(checkpoint),
             JobEvent::CancelRequested => self.on_cancel(actions),
         }
     }
@@ -252,7 +277,7 @@ impl Job {
     ) {
         match self.phase {
             Phase::ReservingAttempt => {}
-            Phase::Cancelling => return self.end(JobEnd::Cancelled, actions),
+            Phase::Cancelling => return self.settle(Next::End(JobEnd::Cancelled), actions),
             _ => return,
         }
         let cause = match outcome {
@@ -269,7 +294,7 @@ impl Job {
         let step = StorageStep::ReserveAttempt;
         let reason = FailureReason::Storage { step, cause };
         let next = self.after_failure(None, reason, actions);
-        self.proceed(next, actions);
+        self.settle(next, actions);
     }
 
     fn start_attempt(&mut self, attempt: AttemptNumber, actions: &mut Vec<JobAction>) {
@@ -291,7 +316,7 @@ impl Job {
             // Another attempt would meet the same checkpoint.
             Err(cause) => {
                 let failure = self.failure(None, FailureReason::Restore { cause });
-                self.end(JobEnd::Failed(failure), actions);
+                self.settle(Next::End(JobEnd::Failed(failure)), actions);
             }
         }
     }
@@ -391,6 +416,9 @@ impl Job {
     fn react(&mut self, actions: &mut Vec<JobAction>) {
         for signal in self.checkpoints.take_signals() {
             let Phase::Active(attempt) = &mut self.phase else {
+                if let Signal::Stopped(stop) = signal {
+                    not_stopped(stop, "the attempt had ended before", actions);
+                }
                 continue;
             };
             let number = attempt.number;
@@ -399,6 +427,10 @@ impl Job {
                     if attempt.end.on_completed(checkpoint) {
                         self.checkpoints.wind_down(actions);
                     }
+                }
+                Signal::Stopped(stop) => {
+                    attempt.end.on_stopped(stop);
+                    self.checkpoints.wind_down(actions);
                 }
                 Signal::Fail(reason) => self.on_attempt_failed(number, reason, actions),
             }
@@ -409,43 +441,6 @@ impl Job {
             [],
             "aborting for good signals nothing"
         );
-    }
-
-    fn mark_finished_if_over(&mut self, actions: &mut Vec<JobAction>) {
-        let Phase::Active(attempt) = &self.phase else {
-            return;
-        };
-        if !attempt.end.is_over() || !self.checkpoints.is_settled() {
-            return;
-        }
-        let attempt = attempt.number;
-        let latest = self.checkpoints.latest();
-        let checkpoint = latest
-            .expect("a job is over once a checkpoint has completed")
-            .id;
-        self.phase = Phase::MarkingFinished {
-            attempt,
-            threads: Threads::Running,
-        };
-        actions.push(JobAction::MarkFinished { checkpoint });
-    }
-
-    fn on_marked_finished(&mut self, outcome: WriteOutcome, actions: &mut Vec<JobAction>) {
-        let Phase::MarkingFinished { attempt, threads } = self.phase else {
-            return;
-        };
-        match outcome {
-            WriteOutcome::Done => {
-                let next = Next::End(JobEnd::Finished);
-                self.stop_attempt(attempt, threads, next, actions);
-            }
-            // If the marker is there after all, the next attempt ends the same way.
-            WriteOutcome::NotDone { cause } | WriteOutcome::Unknown { cause } => {
-                let step = StorageStep::MarkFinished;
-                let reason = FailureReason::Storage { step, cause };
-                self.stop_after_failure(attempt, threads, reason, actions);
-            }
-        }
     }
 }
 

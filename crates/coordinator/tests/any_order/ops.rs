@@ -25,7 +25,8 @@ pub(crate) enum Op {
     Fail(usize),
     /// A write of unknown outcome comes to pass after all.
     LateWrite(usize),
-    Request,
+    /// Somebody asks for a snapshot, a stop, or an abort.
+    Request(usize),
     Nonsense(u64),
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => (a, b).prop_map(|(c, s)| Op::Commit(c, s)),
         1 => a.prop_map(Op::Fail),
         1 => a.prop_map(Op::LateWrite),
-        2 => Just(Op::Request),
+        3 => a.prop_map(Op::Request),
         1 => any::<u64>().prop_map(Op::Nonsense),
     ];
     prop::collection::vec(op, 0..400)

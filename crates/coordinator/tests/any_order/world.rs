@@ -12,8 +12,8 @@ use tidegate_types::message::{
     AddressedReport, DeclineReason, Notice, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
 };
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis, OperatorId,
-    SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis, OperatorId, Owner,
+    SnapshotKind, SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
 };
 
 use crate::job::{graph, state};
@@ -45,11 +45,31 @@ pub(crate) struct World {
     in_doubt: BTreeSet<CheckpointId>,
     announced: CheckpointId,
     discarded: BTreeSet<String>,
+    /// Savepoints that have completed: the user's.
+    savepoints: BTreeMap<CheckpointId, CompletedCheckpoint>,
+    /// Folders of savepoints that are there.
+    folders: BTreeSet<CheckpointId>,
+    /// Requests that have not been answered.
+    unanswered: BTreeSet<RequestId>,
+    requests: u64,
+    /// Whether sources of the running attempt have been told to stop.
+    stopping: bool,
     /// Readers of the running attempt that have ended.
     sources_ended: BTreeSet<SubtaskId>,
     /// The last checkpoint that was triggered before the last of them did.
     ended_after: CheckpointId,
     pub(crate) end: Option<JobEnd>,
+}
+
+/// Whether nothing waits for it at the end of a job.
+fn is_cleaning(action: &JobAction) -> bool {
+    matches!(
+        action,
+        JobAction::ReserveIds { .. }
+            | JobAction::PrepareSavepoint { .. }
+            | JobAction::DropCompleted(_)
+            | JobAction::DiscardFiles { .. }
+    )
 }
 
 impl World {
@@ -84,6 +104,11 @@ impl World {
             in_doubt: BTreeSet::new(),
             announced: CheckpointId::NONE,
             discarded: BTreeSet::new(),
+            savepoints: BTreeMap::new(),
+            folders: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+            requests: 0,
+            stopping: false,
             sources_ended: BTreeSet::new(),
             ended_after: CheckpointId::NONE,
             end: None,
@@ -111,10 +136,10 @@ impl World {
     }
 
     fn check(&self) {
-        let limited = |id: &&CheckpointId| self.triggered[id].1 != SnapshotKind::Final;
+        let limited = |id: &&CheckpointId| self.triggered[id].1 == SnapshotKind::Checkpoint;
         let count = self.under_way.iter().filter(limited).count();
         assert!(count <= self.max_concurrent, "concurrency is limited");
-        for completed in self.store.values() {
+        for completed in self.store.values().chain(self.savepoints.values()) {
             for file in completed.files() {
                 let gone = self.discarded.contains(&file.name);
                 assert!(!gone, "{} of {} is gone", file.name, completed.id);
@@ -132,18 +157,31 @@ impl World {
             }
             JobAction::DropCompleted(dropped) => {
                 self.store.remove(&dropped.id);
-                let files: Vec<FileHandle> = dropped.files().cloned().collect();
-                self.discard(dropped.id, &files);
+                match dropped.owner {
+                    Owner::Job => {
+                        let files: Vec<FileHandle> = dropped.files().cloned().collect();
+                        self.discard(dropped.id, &files);
+                    }
+                    Owner::User => {
+                        self.savepoints.insert(dropped.id, (**dropped).clone());
+                    }
+                }
+                self.outstanding.push(action);
             }
             JobAction::DiscardFiles {
                 checkpoint,
+                location,
                 files,
                 metadata,
-                ..
             } => {
                 self.under_way.remove(checkpoint);
                 assert!(!metadata || !self.store.contains_key(checkpoint));
+                assert!(!self.savepoints.contains_key(checkpoint));
+                if location.is_some() {
+                    self.folders.remove(checkpoint);
+                }
                 self.discard(*checkpoint, files);
+                self.outstanding.push(action);
             }
             JobAction::StartAttempt {
                 attempt, restore, ..
@@ -166,28 +204,38 @@ impl World {
             }
             JobAction::MarkFinished { checkpoint } => {
                 assert_eq!(self.store.keys().next_back(), Some(checkpoint));
-                assert_eq!(
-                    self.sources_ended.len(),
-                    2,
-                    "finished once all sources have ended"
-                );
+                let ended = self.sources_ended.len() == 2 && *checkpoint > self.ended_after;
                 assert!(
-                    *checkpoint > self.ended_after,
-                    "the last one was triggered after that"
+                    ended || self.triggered[checkpoint].1.drains(),
+                    "the last one was triggered after all sources had ended"
                 );
                 self.outstanding.push(action);
             }
             JobAction::End(end) => {
-                let writes = |action: &&JobAction| !matches!(action, JobAction::ReserveIds { .. });
+                let writes = |action: &&JobAction| !is_cleaning(action);
                 let undecided: Vec<_> = self.outstanding.iter().filter(writes).collect();
                 assert!(undecided.is_empty(), "ended while {undecided:?}");
                 assert!(!self.alive, "ended while an attempt runs");
+                assert_eq!(self.unanswered, BTreeSet::new(), "everybody is answered");
+                let finished = match end {
+                    JobEnd::Finished => true,
+                    JobEnd::Stopped { drained, .. } => *drained,
+                    JobEnd::Cancelled | JobEnd::Failed(_) => false,
+                };
+                assert!(!finished || self.store.keys().all(|id| self.in_doubt.contains(id)));
                 self.end = Some(end.clone());
             }
             JobAction::ReserveAttempt
             | JobAction::ReserveIds { .. }
+            | JobAction::PrepareSavepoint { .. }
             | JobAction::RecoverCompleted => self.outstanding.push(action),
-            JobAction::Note(_) | JobAction::Answer { .. } | JobAction::PrepareSavepoint { .. } => {}
+            JobAction::Answer { request, .. } => {
+                assert!(
+                    self.unanswered.remove(request),
+                    "{request} is answered once"
+                );
+            }
+            JobAction::Note(_) => {}
         }
     }
 
@@ -198,12 +246,15 @@ impl World {
                 let last = self.triggered.keys().next_back();
                 assert!(last.is_none_or(|last| *last < id), "ids grow");
                 assert!(id.0 <= self.ids_reserved, "ids are reserved before use");
+                assert!(!self.stopping, "nothing follows a stop");
+                self.stopping = barrier.kind.stops();
+                assert_eq!(self.folders.contains(&id), barrier.kind.is_savepoint());
                 self.triggered.insert(id, (self.attempt, barrier.kind));
                 self.under_way.insert(id);
             }
             Notice::Completed { checkpoint } => {
                 assert!(
-                    self.store.contains_key(&checkpoint),
+                    self.store.contains_key(&checkpoint) && self.triggered[&checkpoint].1.commits(),
                     "announced once it is stored"
                 );
                 assert!(self.announced < checkpoint, "completed ids only grow");
@@ -244,6 +295,7 @@ impl World {
         assert!(restore >= newest, "restored from the latest");
         self.attempt = attempt.0;
         self.alive = true;
+        self.stopping = false;
         self.sources_ended.clear();
     }
 
@@ -295,6 +347,10 @@ impl World {
             }
             JobAction::PublishMetadata(completed) => {
                 let checkpoint = completed.id;
+                if outcome == WriteOutcome::Done && completed.kind == SnapshotKind::Savepoint {
+                    self.under_way.remove(&checkpoint);
+                    self.savepoints.insert(checkpoint, (*completed).clone());
+                }
                 if applied {
                     self.metadata.insert(checkpoint, *completed);
                 }
@@ -331,6 +387,19 @@ impl World {
                 JobEvent::Recovered { completed }
             }
             JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
+            JobAction::PrepareSavepoint { checkpoint, .. } => {
+                if applied {
+                    self.folders.insert(checkpoint);
+                }
+                JobEvent::SavepointPrepared {
+                    checkpoint,
+                    outcome,
+                }
+            }
+            JobAction::DropCompleted(checkpoint) => JobEvent::Deleted {
+                checkpoint: checkpoint.id,
+            },
+            JobAction::DiscardFiles { checkpoint, .. } => JobEvent::Deleted { checkpoint },
             other => unreachable!("{other:?} expects no answer"),
         }
     }
@@ -434,12 +503,33 @@ impl World {
                     self.store.insert(id, self.metadata[&id].clone());
                 }
             }
-            Op::Request => self.step(JobEvent::Requested {
-                request: RequestId(1),
-                what: Request::Checkpoint { format: None },
-            }),
+            Op::Request(index) => self.request(index),
             Op::Nonsense(number) => self.nonsense(number),
         }
+    }
+
+    fn request(&mut self, index: usize) {
+        if self.end.is_some() {
+            return;
+        }
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.unanswered.insert(request);
+        let directory = Some(SnapshotLocation::new("file:///savepoints"));
+        let what = match index % 8 {
+            0..3 => Request::Checkpoint { format: None },
+            3..5 => Request::Savepoint { directory },
+            5 => Request::StopWithSavepoint {
+                directory,
+                drain: index % 16 == 5,
+            },
+            _ => Request::Abort {
+                checkpoint: self
+                    .pick_triggered(index)
+                    .map_or(CheckpointId(99), |(id, _)| id),
+            },
+        };
+        self.step(JobEvent::Requested { request, what });
     }
 
     fn decline(&mut self, checkpoint: CheckpointId, attempt: u64, subtask: SubtaskId, fault: bool) {
@@ -569,6 +659,7 @@ impl World {
         let owned: BTreeSet<&str> = self
             .store
             .values()
+            .chain(self.savepoints.values())
             .flat_map(|completed| completed.files())
             .map(|file| file.name.as_str())
             .collect();
@@ -581,6 +672,17 @@ impl World {
                     "{name} is leaked"
                 );
             }
+        }
+        let preparing = |id: &CheckpointId| {
+            let prepares = |action: &JobAction| matches!(action, JobAction::PrepareSavepoint { checkpoint, .. } if checkpoint == id);
+            self.outstanding.iter().any(prepares)
+        };
+        for id in &self.folders {
+            let known = self.savepoints.contains_key(id) || self.metadata.contains_key(id);
+            assert!(
+                known || self.in_doubt.contains(id) || preparing(id),
+                "the folder of {id} is leaked"
+            );
         }
     }
 }

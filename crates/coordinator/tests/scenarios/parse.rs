@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_coordinator::{CheckpointSettings, JobSettings, RestartStrategy};
+use tidegate_coordinator::{CheckpointSettings, JobSettings, Request, RestartStrategy, Retention};
 use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::message::{DeclineReason, WriteOutcome};
-use tidegate_types::{CheckpointId, MaxParallelism, OperatorId, OperatorUid, SubtaskId};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, HASH_ID, JobId, MaxParallelism,
+    OperatorCheckpoint, OperatorId, OperatorUid, Owner, SnapshotFormat, SnapshotKind,
+    SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
+};
 
 /// A command: its words, and its `key=value` pairs.
 pub(crate) struct Command<'a> {
@@ -134,6 +138,70 @@ fn operator(word: &str) -> OperatorSpec {
     }
 }
 
+fn format(text: &str) -> SnapshotFormat {
+    match text {
+        "full" => SnapshotFormat::Full,
+        "incremental" => SnapshotFormat::Incremental,
+        "canonical" => SnapshotFormat::Canonical,
+        other => panic!("format `{other}`"),
+    }
+}
+
+fn retention(text: &str) -> Retention {
+    match text {
+        "retain" => Retention::RetainOnCancellation,
+        "delete" => Retention::DeleteOnCancellation,
+        "none" => Retention::NoRetention,
+        other => panic!("retention `{other}`"),
+    }
+}
+
+/// `request …`: what is asked for.
+pub(crate) fn request(command: &Command<'_>) -> Request {
+    let directory = command.word(2).map(SnapshotLocation::new);
+    match command.word(1) {
+        None => Request::Checkpoint { format: None },
+        Some("savepoint") => Request::Savepoint { directory },
+        Some("stop") => Request::StopWithSavepoint {
+            directory,
+            drain: false,
+        },
+        Some("drain") => Request::StopWithSavepoint {
+            directory,
+            drain: true,
+        },
+        Some("abort") => Request::Abort {
+            checkpoint: checkpoint(command.words[2]),
+        },
+        Some(word) => Request::Checkpoint {
+            format: Some(format(word)),
+        },
+    }
+}
+
+/// A savepoint of another job with stateless operators.
+pub(crate) fn origin(id: u64, graph: &JobGraph) -> CompletedCheckpoint {
+    CompletedCheckpoint {
+        id: CheckpointId(id),
+        job: JobId(99),
+        attempt: AttemptNumber(1),
+        kind: SnapshotKind::Savepoint,
+        location: Some(SnapshotLocation::new("file:///elsewhere/savepoint")),
+        owner: Owner::User,
+        triggered_at: UnixMillis(0),
+        hash_id: HASH_ID.to_owned(),
+        operators: graph
+            .operators
+            .iter()
+            .map(|op| OperatorCheckpoint {
+                uid: op.uid.clone(),
+                max_parallelism: op.max_parallelism,
+                subtasks: vec![SubtaskState::default(); op.parallelism as usize],
+            })
+            .collect(),
+    }
+}
+
 pub(crate) fn settings(options: &BTreeMap<&str, &str>) -> JobSettings {
     let mut checkpoints = CheckpointSettings::default();
     let mut restart = RestartStrategy::FixedDelay {
@@ -154,7 +222,10 @@ pub(crate) fn settings(options: &BTreeMap<&str, &str>) -> JobSettings {
                     delay: Duration::from_millis(100),
                 }
             }
-            "used" | "attempts" | "now" => {}
+            "retention" => checkpoints.retention = retention(value),
+            "savepoints" => checkpoints.savepoint_dir = Some(SnapshotLocation::new(value)),
+            "format" => checkpoints.format = format(value),
+            "used" | "attempts" | "now" | "origin" | "deletions" => {}
             other => panic!("setting `{other}`"),
         }
     }

@@ -1,8 +1,10 @@
 //! Actions as scenario files show them.
 
-use tidegate_coordinator::{JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision};
+use tidegate_coordinator::{
+    Answer, JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision, TriggerRefusal,
+};
 use tidegate_types::message::Notice;
-use tidegate_types::{FileHandle, SnapshotKind};
+use tidegate_types::{CheckpointId, FileHandle, SnapshotFormat, SnapshotKind, SnapshotLocation};
 
 pub(crate) fn action(action: &JobAction) -> String {
     match action {
@@ -28,26 +30,87 @@ pub(crate) fn action(action: &JobAction) -> String {
             let files: Vec<FileHandle> = checkpoint.files().cloned().collect();
             format!("publish {}{}", checkpoint.id, names(&files))
         }
-        JobAction::StorePointer { checkpoint, .. } => format!("store-pointer {checkpoint}"),
+        JobAction::StorePointer {
+            checkpoint,
+            location,
+            owner,
+        } => match location {
+            None => format!("store-pointer {checkpoint}"),
+            Some(location) => {
+                format!("store-pointer {checkpoint} at {location}, {owner:?} owns it")
+            }
+        },
         JobAction::DropCompleted(checkpoint) => format!("drop {}", checkpoint.id),
         JobAction::DiscardFiles {
             checkpoint,
+            location,
             files,
             metadata,
-            ..
         } => {
             let metadata = if *metadata { " metadata" } else { "" };
-            format!("discard {checkpoint}{metadata}{}", names(files))
+            format!(
+                "discard {checkpoint}{}{metadata}{}",
+                at(location),
+                names(files)
+            )
         }
         JobAction::RecoverCompleted => "recover".to_owned(),
         JobAction::MarkFinished { checkpoint } => format!("mark-finished {checkpoint}"),
-        JobAction::Answer { answer, .. } => format!("answer {answer:?}"),
-        JobAction::PrepareSavepoint { checkpoint, .. } => format!("prepare {checkpoint}"),
+        JobAction::Answer { request, answer } => {
+            format!("answer {request}: {}", self::answer(answer))
+        }
+        JobAction::PrepareSavepoint {
+            checkpoint,
+            location,
+        } => format!("prepare {checkpoint} at {location}"),
         JobAction::Note(note) => format!("  ({})", self::note(note)),
         JobAction::End(JobEnd::Finished) => "end finished".to_owned(),
-        JobAction::End(JobEnd::Stopped { savepoint, .. }) => format!("end stopped {savepoint}"),
+        JobAction::End(JobEnd::Stopped {
+            savepoint,
+            location,
+            drained,
+        }) => {
+            let how = if *drained {
+                "drained into"
+            } else {
+                "stopped with"
+            };
+            format!("end {how} {savepoint} at {location}")
+        }
         JobAction::End(JobEnd::Cancelled) => "end cancelled".to_owned(),
         JobAction::End(JobEnd::Failed(failure)) => format!("end failed: {failure}"),
+    }
+}
+
+fn at(location: &Option<SnapshotLocation>) -> String {
+    let at = |location| format!(" at {location}");
+    location.as_ref().map_or(String::new(), at)
+}
+
+fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Completed(summary) => {
+            format!("completed {}{}", summary.checkpoint, at(&summary.location))
+        }
+        Answer::Refused(reason) => format!("refused: {reason}"),
+        Answer::Failed {
+            checkpoint, reason, ..
+        } => format!("{checkpoint} failed: {reason}"),
+        Answer::NotStopped { savepoint, cause } => {
+            let at = at(&savepoint.location);
+            format!(
+                "not stopped though {} is complete{at}: {cause}",
+                savepoint.checkpoint
+            )
+        }
+        Answer::Aborted { checkpoint } => format!("aborted {checkpoint}"),
+    }
+}
+
+pub(crate) fn held_back(reason: Option<TriggerRefusal>) -> String {
+    match reason {
+        None => "not held back".to_owned(),
+        Some(reason) => format!("held back: {reason}"),
     }
 }
 
@@ -62,10 +125,23 @@ fn notice(notice: &Notice) -> String {
     match notice {
         Notice::Trigger(barrier) => {
             let (id, created) = (barrier.checkpoint, barrier.created.0);
-            format!("trigger {id}{} created={created}ms", suffix(barrier.kind))
+            let format = match barrier.format {
+                SnapshotFormat::Full => "",
+                SnapshotFormat::Incremental => " incremental",
+                SnapshotFormat::Canonical => " canonical",
+            };
+            let (kind, at) = (suffix(barrier.kind), at(&barrier.location));
+            format!("trigger {id}{kind}{format}{at} created={created}ms")
         }
         Notice::Completed { checkpoint } => format!("completed {checkpoint}"),
-        Notice::Aborted { checkpoint, .. } => format!("aborted {checkpoint}"),
+        Notice::Aborted {
+            checkpoint,
+            latest_completed: CheckpointId::NONE,
+        } => format!("aborted {checkpoint}"),
+        Notice::Aborted {
+            checkpoint,
+            latest_completed,
+        } => format!("aborted {checkpoint}, latest completed {latest_completed}"),
     }
 }
 

@@ -4,7 +4,11 @@
 //!
 //! ```text
 //! job uid:parallelism:role … key=value …     makes the job (roles as in the graph)
-//! start · tick · cancel · request [final|savepoint]
+//! start · tick · cancel
+//! request [full|incremental|canonical]       a checkpoint; requests are numbered from 1
+//! request savepoint|stop|drain [DIR] · request abort CHK
+//! prepared CHK [outcome]                     the folder of a savepoint is there
+//! deleted CHK                                a deletion has ended (with `deletions=slow`)
 //! attempt N [outcome]                        the attempt number is reserved
 //! ids N [outcome]                            ids are reserved up to N
 //! running S                                  subtasks report that they run
@@ -16,14 +20,15 @@
 //! ended S · committed CHK S
 //! failed [S] CAUSE… · launch-failed CAUSE… · stopped · marked [outcome]
 //! recovered CHK … · recovered error
-//! deadline · statistics                      show what the job answers
+//! deadline · statistics · held-back          show what the job answers
 //! ```
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_coordinator::{
-    DurableFacts, Job, JobAction, JobEvent, Now, Recovery, Request, RequestId, Statistics,
+    DurableFacts, Job, JobAction, JobEvent, Now, Recovery, RequestId, Statistics,
 };
 use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::message::{
@@ -55,6 +60,9 @@ pub(crate) struct World {
     ids_wanted: Option<CheckpointId>,
     /// Whether `boot` has to report that all run.
     all_run: bool,
+    requests: Cell<u64>,
+    /// Whether deletions report back only when a command says so.
+    slow_deletions: bool,
     discarded: BTreeSet<String>,
 }
 
@@ -70,6 +78,7 @@ impl World {
             "boot" => self.boot(),
             "complete" => self.complete(parse::checkpoint(command.words[1])),
             "deadline" => vec![self.deadline()],
+            "held-back" => vec![render::held_back(self.job().held_back())],
             "statistics" => vec![statistics(self.job().statistics())],
             _ => {
                 let events = self.events(&command);
@@ -91,10 +100,13 @@ impl World {
         };
         self.attempt = number("attempts");
         let settings = parse::settings(&command.options);
+        let origin = command.options.get("origin");
         let recovery = Recovery {
             facts,
+            origin: origin.map(|id| parse::origin(id.parse().unwrap(), &self.graph)),
             ..Recovery::default()
         };
+        self.slow_deletions = command.options.contains_key("deletions");
         let job = Job::new(JobId(1), self.graph.clone(), settings, recovery);
         self.job = Some(job.unwrap());
         vec![]
@@ -112,7 +124,14 @@ impl World {
         let mut actions = Vec::new();
         self.job().step(now, event, &mut actions);
         actions.iter().for_each(|action| self.note(action));
-        actions.iter().map(render::action).collect()
+        let mut shown: Vec<String> = actions.iter().map(render::action).collect();
+        if self.slow_deletions {
+            return shown;
+        }
+        for checkpoint in actions.iter().filter_map(deletion) {
+            shown.extend(self.step(JobEvent::Deleted { checkpoint }));
+        }
+        shown
     }
 
     /// Remembers what later commands refer to, and checks that no file is discarded twice.
@@ -196,9 +215,19 @@ impl World {
             "start" => JobEvent::Start,
             "tick" => JobEvent::Tick,
             "cancel" => JobEvent::CancelRequested,
-            "request" => JobEvent::Requested {
-                request: RequestId(1),
-                what: Request::Checkpoint { format: None },
+            "request" => {
+                self.requests.set(self.requests.get() + 1);
+                JobEvent::Requested {
+                    request: RequestId(self.requests.get()),
+                    what: parse::request(command),
+                }
+            }
+            "prepared" => JobEvent::SavepointPrepared {
+                checkpoint: parse::checkpoint(command.words[1]),
+                outcome: parse::outcome(command.word(2)),
+            },
+            "deleted" => JobEvent::Deleted {
+                checkpoint: parse::checkpoint(command.words[1]),
             },
             "attempt" => JobEvent::AttemptReserved {
                 attempt: AttemptNumber(number()),
@@ -291,6 +320,15 @@ impl World {
             subtask: subtask.map(|word| parse::subtasks(&self.graph, word, vec![])[0]),
             cause: cause.join(" "),
         })
+    }
+}
+
+/// The checkpoint that an action deletes something of.
+fn deletion(action: &JobAction) -> Option<CheckpointId> {
+    match action {
+        JobAction::DropCompleted(checkpoint) => Some(checkpoint.id),
+        JobAction::DiscardFiles { checkpoint, .. } => Some(*checkpoint),
+        _ => None,
     }
 }
 
