@@ -102,7 +102,8 @@ impl Process {
                 if outside.has(Mutation::DropBeforePointer)
                     && let Some(latest) = self.job.latest_completed()
                 {
-                    self.ops.push(Op::Delete(Deletion::completed(latest)));
+                    self.ops
+                        .push(Op::Delete(Deletion::completed(latest).unasked()));
                 }
                 self.ops.push(Op::Write(Write::Pointer(checkpoint)));
             }
@@ -130,7 +131,9 @@ impl Process {
             } => {
                 self.ownership.on_discard(checkpoint, files.iter())?;
                 trace!(outside, "discard {} files of {checkpoint}", files.len());
-                if !outside.has(Mutation::DiscardIgnored) {
+                if outside.has(Mutation::DiscardIgnored) {
+                    self.answers.push_back(JobEvent::Deleted { checkpoint });
+                } else {
                     let deletion = Deletion::discarded(checkpoint, files, metadata);
                     self.ops.push(Op::Delete(deletion));
                 }

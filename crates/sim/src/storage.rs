@@ -28,6 +28,8 @@ pub(crate) enum Write {
 pub(crate) struct Deletion {
     /// A checkpoint that must not have a pointer.
     guard: Option<CheckpointId>,
+    /// Whose end the job waits to hear of, if it asked for it.
+    pub(crate) asked_for: Option<CheckpointId>,
     steps: VecDeque<Target>,
 }
 
@@ -51,6 +53,7 @@ impl Deletion {
             .chain(files);
         Deletion {
             guard: None,
+            asked_for: Some(id),
             steps: steps.collect(),
         }
     }
@@ -60,7 +63,16 @@ impl Deletion {
         let files = files.into_iter().map(|file| Target::File(file.name));
         Deletion {
             guard: Some(id),
+            asked_for: Some(id),
             steps: metadata.into_iter().chain(files).collect(),
+        }
+    }
+
+    /// One that the job hasn't asked for.
+    pub(crate) fn unasked(self) -> Self {
+        Deletion {
+            asked_for: None,
+            ..self
         }
     }
 

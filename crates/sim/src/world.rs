@@ -450,10 +450,15 @@ fn deliver_report(
 /// One storage call gets on.
 fn carry_on(process: &mut Process, at: usize, outside: &mut Outside) -> Checked {
     if let Op::Delete(deletion) = &mut process.ops[at] {
-        if !deletion.step(outside)? {
-            process.ops.swap_remove(at);
+        if deletion.step(outside)? {
+            return Ok(());
         }
-        return Ok(());
+        let asked_for = deletion.asked_for;
+        process.ops.swap_remove(at);
+        return match asked_for {
+            Some(checkpoint) => process.feed(JobEvent::Deleted { checkpoint }, outside),
+            None => Ok(()),
+        };
     }
     let event = match process.ops.swap_remove(at) {
         Op::Write(write) => storage::resolve(write, &mut process.late, outside)?,
