@@ -116,7 +116,8 @@ impl CheckpointCoordinator {
     }
 
     pub(super) fn notify_aborted(&self, checkpoint: CheckpointId, actions: &mut Vec<JobAction>) {
-        let latest_completed = self.latest().map_or(CheckpointId::NONE, |latest| latest.id);
+        let latest = self.retained.last();
+        let latest_completed = latest.map_or(CheckpointId::NONE, |latest| latest.id);
         let notice = Notice::Aborted {
             checkpoint,
             latest_completed,

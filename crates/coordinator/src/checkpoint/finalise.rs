@@ -16,7 +16,7 @@ use crate::statistics::CompletedSummary;
 use super::abort::Remains;
 use super::ended::{Aborted, Discarded};
 use super::trigger::answer;
-use super::{CheckpointCoordinator, Signal, Stop, Store};
+use super::{CheckpointCoordinator, Signal, Stop, Store, pending};
 
 /// Which write is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,9 @@ impl CheckpointCoordinator {
             return;
         }
         let ready = |(id, pending): (&CheckpointId, &super::PendingCheckpoint)| {
-            pending.is_fully_acknowledged().then_some(*id)
+            let ready =
+                pending.is_fully_acknowledged() && pending.stage == pending::Stage::Triggered;
+            ready.then_some(*id)
         };
         let Some(id) = self.pending.iter().find_map(ready) else {
             return;

@@ -44,8 +44,8 @@ use ended::Ended;
 use failures::Failures;
 use finalise::Finalising;
 use ids::Ids;
-use pending::Ack;
 pub(crate) use pending::PendingCheckpoint;
+use pending::{Ack, Stage};
 use queue::RequestQueue;
 use schedule::Schedule;
 use trigger::refuse;
@@ -213,8 +213,16 @@ impl CheckpointCoordinator {
             .map(PendingCheckpoint::id)
             .collect();
         for id in expired {
-            let waiting = self.pending[&id].waiting(&self.graph);
-            self.abort(id, AbortReason::Expired { waiting }, actions);
+            let pending = &self.pending[&id];
+            let reason = match pending.stage {
+                Stage::Preparing => AbortReason::NotPrepared {
+                    cause: "it was not there in time".to_owned(),
+                },
+                Stage::Triggered => AbortReason::Expired {
+                    waiting: pending.waiting(&self.graph),
+                },
+            };
+            self.abort(id, reason, actions);
         }
         for request in self.queue.expire(now.monotonic) {
             refuse(request, TriggerRefusal::Expired, actions);

@@ -127,7 +127,8 @@ impl PendingCheckpoint {
     /// When it expires: never once everything is acknowledged, since all that is left to do is
     /// the coordinator's.
     pub(crate) fn deadline(&self) -> Option<Millis> {
-        (self.missing > 0).then_some(self.deadline)
+        let waits = self.missing > 0 || self.stage == Stage::Preparing;
+        waits.then_some(self.deadline)
     }
 
     /// Who has not acknowledged. Walks over the subtasks until it has enough names.

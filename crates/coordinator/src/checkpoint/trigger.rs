@@ -218,6 +218,7 @@ impl CheckpointCoordinator {
             (Some(pending), WriteOutcome::Done) => {
                 pending.stage = Stage::Triggered;
                 actions.push(trigger(pending));
+                self.finalise_next(actions);
             }
             (Some(_), WriteOutcome::NotDone { cause }) => {
                 self.abort(id, AbortReason::NotPrepared { cause }, actions);

@@ -12,6 +12,7 @@ use tidegate_types::{
 
 use crate::action::{JobNote, NoticeTarget};
 use crate::event::DurableFacts;
+use crate::request::{Answer, Request, RequestId};
 use crate::settings::CheckpointSettings;
 
 use super::*;
@@ -382,4 +383,31 @@ fn a_recovered_checkpoint_that_does_not_fit_ends_the_job() {
         "the job can't be restored: `chk-21` was made with the key hash `other`, this version \
          uses `xxh3-64/1`"
     );
+}
+
+// RD-09: whoever waits is kept, a newcomer is turned away and told how many wait.
+#[test]
+fn a_full_queue_of_requests_turns_newcomers_away() {
+    let mut job = running();
+    let request = |number| JobEvent::Requested {
+        request: RequestId(number),
+        what: Request::Checkpoint { format: None },
+    };
+    assert_eq!(step(&mut job, 1, request(0)).len(), 1, "triggered at once");
+    for number in 1..=1000 {
+        assert_eq!(step(&mut job, 1, request(number)), []);
+    }
+    let refused = Answer::Refused(TriggerRefusal::TooManyRequests { queued: 1000 });
+    assert_eq!(
+        step(&mut job, 1, request(1001)),
+        [JobAction::Answer {
+            request: RequestId(1001),
+            answer: Box::new(refused),
+        }]
+    );
+    let answered = step(&mut job, 1, JobEvent::CancelRequested);
+    let answers = answered
+        .iter()
+        .filter(|action| matches!(action, JobAction::Answer { .. }));
+    assert_eq!(answers.count(), 1001);
 }

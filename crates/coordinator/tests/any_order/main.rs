@@ -7,6 +7,7 @@
 // Clippy knows test functions, but not the helpers of an integration test.
 #![allow(clippy::unwrap_used)]
 
+mod acts;
 mod job;
 mod ops;
 mod world;

@@ -4,60 +4,58 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_coordinator::{
-    CheckpointSettings, Job, JobAction, JobEnd, JobEvent, JobSettings, Now, Recovery, Request,
-    RequestId, RestartStrategy,
+    CheckpointSettings, Job, JobAction, JobEnd, JobEvent, JobSettings, Now, Recovery, RequestId,
+    RestartStrategy,
 };
-use tidegate_types::graph::{JobGraph, OperatorRole};
-use tidegate_types::message::{
-    AddressedReport, DeclineReason, Notice, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
-};
+use tidegate_types::graph::JobGraph;
+use tidegate_types::message::{Notice, WriteOutcome};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis, OperatorId, Owner,
-    SnapshotKind, SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis, Owner,
+    SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
 };
 
-use crate::job::{graph, state};
-use crate::ops::{Fate, Op};
+use crate::job::graph;
+use crate::ops::Fate;
 
 /// The outside world, and what has been promised to it.
 pub(crate) struct World {
-    job: Job,
-    graph: JobGraph,
-    max_concurrent: usize,
-    now: u64,
+    pub(crate) job: Job,
+    pub(crate) graph: JobGraph,
+    pub(crate) max_concurrent: usize,
+    pub(crate) now: u64,
     /// Actions that have not been answered.
     pub(crate) outstanding: Vec<JobAction>,
-    attempts_reserved: u64,
-    ids_reserved: u64,
+    pub(crate) attempts_reserved: u64,
+    pub(crate) ids_reserved: u64,
     /// The attempt that has been started last, and whether it may still send anything.
-    attempt: u64,
-    alive: bool,
+    pub(crate) attempt: u64,
+    pub(crate) alive: bool,
     /// By id: the attempt it was triggered in, and its kind.
-    triggered: BTreeMap<CheckpointId, (u64, SnapshotKind)>,
-    under_way: BTreeSet<CheckpointId>,
+    pub(crate) triggered: BTreeMap<CheckpointId, (u64, SnapshotKind)>,
+    pub(crate) under_way: BTreeSet<CheckpointId>,
     /// Acknowledgements by checkpoint and subtask, to be repeated.
-    acknowledged: BTreeMap<(CheckpointId, SubtaskId), (u64, SubtaskState)>,
-    metadata: BTreeMap<CheckpointId, CompletedCheckpoint>,
+    pub(crate) acknowledged: BTreeMap<(CheckpointId, SubtaskId), (u64, SubtaskState)>,
+    pub(crate) metadata: BTreeMap<CheckpointId, CompletedCheckpoint>,
     /// What the store really lists.
-    store: BTreeMap<CheckpointId, CompletedCheckpoint>,
+    pub(crate) store: BTreeMap<CheckpointId, CompletedCheckpoint>,
     /// Writes of unknown outcome that may still come to pass.
-    late: Vec<CheckpointId>,
-    in_doubt: BTreeSet<CheckpointId>,
-    announced: CheckpointId,
-    discarded: BTreeSet<String>,
+    pub(crate) late: Vec<CheckpointId>,
+    pub(crate) in_doubt: BTreeSet<CheckpointId>,
+    pub(crate) announced: CheckpointId,
+    pub(crate) discarded: BTreeSet<String>,
     /// Savepoints that have completed: the user's.
-    savepoints: BTreeMap<CheckpointId, CompletedCheckpoint>,
+    pub(crate) savepoints: BTreeMap<CheckpointId, CompletedCheckpoint>,
     /// Folders of savepoints that are there.
-    folders: BTreeSet<CheckpointId>,
+    pub(crate) folders: BTreeSet<CheckpointId>,
     /// Requests that have not been answered.
-    unanswered: BTreeSet<RequestId>,
-    requests: u64,
+    pub(crate) unanswered: BTreeSet<RequestId>,
+    pub(crate) requests: u64,
     /// Whether sources of the running attempt have been told to stop.
-    stopping: bool,
+    pub(crate) stopping: bool,
     /// Readers of the running attempt that have ended.
-    sources_ended: BTreeSet<SubtaskId>,
+    pub(crate) sources_ended: BTreeSet<SubtaskId>,
     /// The last checkpoint that was triggered before the last of them did.
-    ended_after: CheckpointId,
+    pub(crate) ended_after: CheckpointId,
     pub(crate) end: Option<JobEnd>,
 }
 
@@ -402,256 +400,6 @@ impl World {
             JobAction::DiscardFiles { checkpoint, .. } => JobEvent::Deleted { checkpoint },
             other => unreachable!("{other:?} expects no answer"),
         }
-    }
-
-    fn report(&mut self, attempt: u64, report: Report) {
-        let attempt = AttemptNumber(attempt);
-        self.step(JobEvent::Report(AddressedReport { attempt, report }));
-    }
-
-    fn pick_triggered(&self, index: usize) -> Option<(CheckpointId, u64)> {
-        // The last few are the interesting ones.
-        let (id, (attempt, _)) = self.triggered.iter().rev().nth(index % 4)?;
-        Some((*id, *attempt))
-    }
-
-    fn pick_subtask(&self, index: usize) -> SubtaskId {
-        let subtasks = self.graph.subtasks();
-        subtasks[index % subtasks.len()]
-    }
-
-    fn acknowledge(&mut self, checkpoint: CheckpointId, attempt: u64, subtask: SubtaskId) {
-        if self.end.is_some() {
-            // Its file would be left to a sweep: nothing follows the end.
-            return;
-        }
-        let state = self
-            .acknowledged
-            .entry((checkpoint, subtask))
-            .or_insert_with(|| (attempt, state(checkpoint, subtask)))
-            .1
-            .clone();
-        let metrics = SnapshotMetrics::default();
-        let report = Report::Acknowledged {
-            checkpoint,
-            subtask,
-            state,
-            metrics,
-        };
-        self.report(attempt, report);
-    }
-
-    pub(crate) fn apply(&mut self, op: Op) {
-        match op {
-            Op::Advance(millis) => {
-                self.now += u64::from(millis);
-                self.step(JobEvent::Tick);
-            }
-            Op::Answer(index, fate) => self.answer(index, fate),
-            Op::Acknowledge(checkpoint, subtask) => {
-                if let Some((id, attempt)) = self.pick_triggered(checkpoint) {
-                    self.acknowledge(id, attempt, self.pick_subtask(subtask));
-                }
-            }
-            Op::AcknowledgeAll(checkpoint) => {
-                if let Some((id, attempt)) = self.pick_triggered(checkpoint) {
-                    for subtask in self.graph.subtasks() {
-                        self.acknowledge(id, attempt, subtask);
-                    }
-                }
-            }
-            Op::Repeat(index) => {
-                let count = self.acknowledged.len().max(1);
-                let found = self.acknowledged.iter().nth(index % count);
-                if let Some(((checkpoint, subtask), (attempt, _))) = found {
-                    let (checkpoint, subtask, attempt) = (*checkpoint, *subtask, *attempt);
-                    self.acknowledge(checkpoint, attempt, subtask);
-                }
-            }
-            Op::Decline(checkpoint, subtask, fault) => {
-                if let Some((checkpoint, attempt)) = self.pick_triggered(checkpoint) {
-                    self.decline(checkpoint, attempt, self.pick_subtask(subtask), fault);
-                }
-            }
-            Op::Run(index) => {
-                let subtask = self.pick_subtask(index);
-                self.report(self.attempt, Report::Running { subtask });
-            }
-            Op::RunAll => self.run_all(),
-            Op::EndSource(index) => {
-                let (operator, index) = (OperatorId(1), index as u32 % 2);
-                self.end_source(SubtaskId { operator, index });
-            }
-            Op::Commit(checkpoint, index) => {
-                if let Some((checkpoint, attempt)) = self.pick_triggered(checkpoint)
-                    && self.announced >= checkpoint
-                {
-                    self.commit(checkpoint, attempt, index as u32 % 2);
-                }
-            }
-            Op::Fail(index) => {
-                let subtask = Some(self.pick_subtask(index));
-                let cause = "injected".to_owned();
-                self.report(
-                    self.attempt,
-                    Report::Failed(SubtaskFailure { subtask, cause }),
-                );
-            }
-            Op::LateWrite(index) => {
-                if !self.late.is_empty() {
-                    let id = self.late.remove(index % self.late.len());
-                    self.store.insert(id, self.metadata[&id].clone());
-                }
-            }
-            Op::Request(index) => self.request(index),
-            Op::Nonsense(number) => self.nonsense(number),
-        }
-    }
-
-    fn request(&mut self, index: usize) {
-        if self.end.is_some() {
-            return;
-        }
-        self.requests += 1;
-        let request = RequestId(self.requests);
-        self.unanswered.insert(request);
-        let directory = Some(SnapshotLocation::new("file:///savepoints"));
-        let what = match index % 8 {
-            0..3 => Request::Checkpoint { format: None },
-            3..5 => Request::Savepoint { directory },
-            5 => Request::StopWithSavepoint {
-                directory,
-                drain: index % 16 == 5,
-            },
-            _ => Request::Abort {
-                checkpoint: self
-                    .pick_triggered(index)
-                    .map_or(CheckpointId(99), |(id, _)| id),
-            },
-        };
-        self.step(JobEvent::Requested { request, what });
-    }
-
-    fn decline(&mut self, checkpoint: CheckpointId, attempt: u64, subtask: SubtaskId, fault: bool) {
-        let cause = "injected".to_owned();
-        let reason = match fault {
-            true => DeclineReason::WriteFailed { cause },
-            false => DeclineReason::CancelledUpstream,
-        };
-        let report = Report::Declined {
-            checkpoint,
-            subtask,
-            reason,
-        };
-        self.report(attempt, report);
-    }
-
-    fn commit(&mut self, checkpoint: CheckpointId, attempt: u64, index: u32) {
-        let subtask = SubtaskId {
-            operator: OperatorId(2),
-            index,
-        };
-        let report = Report::Committed {
-            checkpoint,
-            subtask,
-        };
-        self.report(attempt, report);
-    }
-
-    fn subtasks_of(&self, role: OperatorRole) -> Vec<SubtaskId> {
-        self.graph.subtasks_where(|op| op.role == role)
-    }
-
-    fn run_all(&mut self) {
-        for subtask in self.graph.subtasks() {
-            self.report(self.attempt, Report::Running { subtask });
-        }
-    }
-
-    fn end_source(&mut self, subtask: SubtaskId) {
-        let readers = self.subtasks_of(OperatorRole::Reader);
-        if self.sources_ended.insert(subtask) && self.sources_ended.len() == readers.len() {
-            let last = self.triggered.keys().next_back();
-            self.ended_after = last.copied().unwrap_or(CheckpointId::NONE);
-        }
-        self.report(self.attempt, Report::SourceEnded { subtask });
-    }
-
-    /// Events that nobody could have caused.
-    fn nonsense(&mut self, number: u64) {
-        let checkpoint = CheckpointId(number.max(1 << 20));
-        let attempt = AttemptNumber(number.max(1 << 20));
-        let outcome = WriteOutcome::Done;
-        let subtask = SubtaskId {
-            operator: OperatorId(number as u32),
-            index: 1 << 20,
-        };
-        self.step(JobEvent::Start);
-        self.step(JobEvent::AttemptStopped { attempt });
-        self.step(JobEvent::IdsReserved {
-            up_to: checkpoint,
-            outcome: outcome.clone(),
-        });
-        self.step(JobEvent::MetadataPublished {
-            checkpoint,
-            outcome: outcome.clone(),
-        });
-        self.step(JobEvent::PointerStored {
-            checkpoint,
-            outcome,
-        });
-        self.report(self.attempt, Report::Running { subtask });
-        self.report(self.attempt, Report::SourceEnded { subtask });
-        self.report(
-            self.attempt,
-            Report::Committed {
-                checkpoint,
-                subtask,
-            },
-        );
-        self.report(
-            self.attempt,
-            Report::Declined {
-                checkpoint,
-                subtask,
-                reason: DeclineReason::NotReady,
-            },
-        );
-        self.report(attempt.0, Report::Running { subtask });
-    }
-
-    /// Lets everything go well until the job is over.
-    pub(crate) fn heal(&mut self) {
-        for _ in 0..200 {
-            if self.end.is_some() {
-                return;
-            }
-            while !self.outstanding.is_empty() {
-                self.answer(0, Fate::Done);
-            }
-            self.run_all();
-            for subtask in self.subtasks_of(OperatorRole::Reader) {
-                self.end_source(subtask);
-            }
-            let under_way: Vec<CheckpointId> = self.under_way.iter().copied().collect();
-            for id in under_way {
-                for subtask in self.graph.subtasks() {
-                    self.acknowledge(id, self.attempt, subtask);
-                }
-            }
-            for subtask in self.subtasks_of(OperatorRole::CommittingSink) {
-                let checkpoint = self.announced;
-                let report = Report::Committed {
-                    checkpoint,
-                    subtask,
-                };
-                self.report(self.attempt, report);
-            }
-            let deadline = self.job.next_deadline();
-            self.now = deadline.map_or(self.now, |at| at.0);
-            self.step(JobEvent::Tick);
-        }
-        panic!("the job doesn't finish: {:?}", self.job);
     }
 
     /// Every file that was ever handed in is owned, discarded or in doubt.
