@@ -7,10 +7,7 @@ use xtask::tidy::{report, repository_root};
 
 /// What core rows of the coordinator may still wait for. This list may only shrink.
 const CORE_MAY_WAIT_FOR: &[&str] = &[
-    "checkpoint coordinator",
     "completed-checkpoint store",
-    "savepoints",
-    "restore from a path",
     "RocksDB backend",
 ];
 

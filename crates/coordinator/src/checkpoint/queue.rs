@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(turns(filled(&kinds), false), [2, 3]);
     }
 
-    // RD-07, RD-09
+    // RD-09
     #[test]
     fn a_full_queue_has_no_room_until_somebody_has_had_a_turn() {
         let mut queue = filled(&[CHECKPOINT; QUEUED_MAX]);

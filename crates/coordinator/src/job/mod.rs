@@ -248,7 +248,6 @@ impl Job {
             JobEvent::Requested { request, what } => {
                 self.checkpoints.on_requested(request, what, actions);
             }
-            // TODO
             JobEvent::SavepointPrepared {
                 checkpoint,
                 outcome,

@@ -28,7 +28,7 @@ proptest! {
         ..ProptestConfig::with_cases(256)
     })]
 
-    // G6, G16, CC-24, BC-01, BC-02, BC-06, BC-57, SS-01
+    // CO-09, G6, G16, CC-24, BC-01, BC-02, BC-06, BC-57, SS-01
     #[test]
     fn promises_hold_and_a_healed_job_finishes(settings in settings(), ops in ops()) {
         let mut world = World::new(settings);

@@ -153,34 +153,7 @@ impl World {
                 assert_eq!(attempt.0, self.attempt, "notices go to the running attempt");
                 self.on_notice(notice.clone());
             }
-            JobAction::DropCompleted(dropped) => {
-                self.store.remove(&dropped.id);
-                match dropped.owner {
-                    Owner::Job => {
-                        let files: Vec<FileHandle> = dropped.files().cloned().collect();
-                        self.discard(dropped.id, &files);
-                    }
-                    Owner::User => {
-                        self.savepoints.insert(dropped.id, (**dropped).clone());
-                    }
-                }
-                self.outstanding.push(action);
-            }
-            JobAction::DiscardFiles {
-                checkpoint,
-                location,
-                files,
-                metadata,
-            } => {
-                self.under_way.remove(checkpoint);
-                assert!(!metadata || !self.store.contains_key(checkpoint));
-                assert!(!self.savepoints.contains_key(checkpoint));
-                if location.is_some() {
-                    self.folders.remove(checkpoint);
-                }
-                self.discard(*checkpoint, files);
-                self.outstanding.push(action);
-            }
+            JobAction::DropCompleted(_) | JobAction::DiscardFiles { .. } => self.delete(action),
             JobAction::StartAttempt {
                 attempt, restore, ..
             } => self.on_start(*attempt, *restore),
@@ -209,20 +182,7 @@ impl World {
                 );
                 self.outstanding.push(action);
             }
-            JobAction::End(end) => {
-                let writes = |action: &&JobAction| !is_cleaning(action);
-                let undecided: Vec<_> = self.outstanding.iter().filter(writes).collect();
-                assert!(undecided.is_empty(), "ended while {undecided:?}");
-                assert!(!self.alive, "ended while an attempt runs");
-                assert_eq!(self.unanswered, BTreeSet::new(), "everybody is answered");
-                let finished = match end {
-                    JobEnd::Finished => true,
-                    JobEnd::Stopped { drained, .. } => *drained,
-                    JobEnd::Cancelled | JobEnd::Failed(_) => false,
-                };
-                assert!(!finished || self.store.keys().all(|id| self.in_doubt.contains(id)));
-                self.end = Some(end.clone());
-            }
+            JobAction::End(end) => self.on_end(end),
             JobAction::ReserveAttempt
             | JobAction::ReserveIds { .. }
             | JobAction::PrepareSavepoint { .. }
@@ -235,6 +195,54 @@ impl World {
             }
             JobAction::Note(_) => {}
         }
+    }
+
+    fn delete(&mut self, action: JobAction) {
+        match &action {
+            JobAction::DropCompleted(dropped) => {
+                self.store.remove(&dropped.id);
+                match dropped.owner {
+                    Owner::Job => {
+                        let files: Vec<FileHandle> = dropped.files().cloned().collect();
+                        self.discard(dropped.id, &files);
+                    }
+                    Owner::User => {
+                        self.savepoints.insert(dropped.id, (**dropped).clone());
+                    }
+                }
+            }
+            JobAction::DiscardFiles {
+                checkpoint,
+                location,
+                files,
+                metadata,
+            } => {
+                self.under_way.remove(checkpoint);
+                assert!(!metadata || !self.store.contains_key(checkpoint));
+                assert!(!self.savepoints.contains_key(checkpoint));
+                if location.is_some() {
+                    self.folders.remove(checkpoint);
+                }
+                self.discard(*checkpoint, files);
+            }
+            other => unreachable!("{other:?} deletes nothing"),
+        }
+        self.outstanding.push(action);
+    }
+
+    fn on_end(&mut self, end: &JobEnd) {
+        let writes = |action: &&JobAction| !is_cleaning(action);
+        let undecided: Vec<_> = self.outstanding.iter().filter(writes).collect();
+        assert!(undecided.is_empty(), "ended while {undecided:?}");
+        assert!(!self.alive, "ended while an attempt runs");
+        assert_eq!(self.unanswered, BTreeSet::new(), "everybody is answered");
+        let finished = match end {
+            JobEnd::Finished => true,
+            JobEnd::Stopped { drained, .. } => *drained,
+            JobEnd::Cancelled | JobEnd::Failed(_) => false,
+        };
+        assert!(!finished || self.store.keys().all(|id| self.in_doubt.contains(id)));
+        self.end = Some(end.clone());
     }
 
     fn on_notice(&mut self, notice: Notice) {
@@ -343,24 +351,7 @@ impl World {
                 self.alive = false;
                 JobEvent::AttemptStopped { attempt }
             }
-            JobAction::PublishMetadata(completed) => {
-                let checkpoint = completed.id;
-                if outcome == WriteOutcome::Done && completed.kind == SnapshotKind::Savepoint {
-                    self.under_way.remove(&checkpoint);
-                    self.savepoints.insert(checkpoint, (*completed).clone());
-                }
-                if applied {
-                    self.metadata.insert(checkpoint, *completed);
-                }
-                if unknown {
-                    self.in_doubt.insert(checkpoint);
-                    self.under_way.remove(&checkpoint);
-                }
-                JobEvent::MetadataPublished {
-                    checkpoint,
-                    outcome,
-                }
-            }
+            JobAction::PublishMetadata(completed) => self.publish(*completed, outcome, applied),
             JobAction::StorePointer { checkpoint, .. } => {
                 if applied {
                     let completed = self.metadata[&checkpoint].clone();
@@ -402,6 +393,30 @@ impl World {
         }
     }
 
+    fn publish(
+        &mut self,
+        completed: CompletedCheckpoint,
+        outcome: WriteOutcome,
+        applied: bool,
+    ) -> JobEvent {
+        let checkpoint = completed.id;
+        if outcome == WriteOutcome::Done && completed.kind == SnapshotKind::Savepoint {
+            self.under_way.remove(&checkpoint);
+            self.savepoints.insert(checkpoint, completed.clone());
+        }
+        if applied {
+            self.metadata.insert(checkpoint, completed);
+        }
+        if matches!(outcome, WriteOutcome::Unknown { .. }) {
+            self.in_doubt.insert(checkpoint);
+            self.under_way.remove(&checkpoint);
+        }
+        JobEvent::MetadataPublished {
+            checkpoint,
+            outcome,
+        }
+    }
+
     /// Every file that was ever handed in is owned, discarded or in doubt.
     pub(crate) fn check_leaks(&mut self) {
         let owned: BTreeSet<&str> = self
@@ -421,14 +436,15 @@ impl World {
                 );
             }
         }
-        let preparing = |id: &CheckpointId| {
-            let prepares = |action: &JobAction| matches!(action, JobAction::PrepareSavepoint { checkpoint, .. } if checkpoint == id);
-            self.outstanding.iter().any(prepares)
+        let prepared = |action: &JobAction| match action {
+            JobAction::PrepareSavepoint { checkpoint, .. } => Some(*checkpoint),
+            _ => None,
         };
+        let preparing: Vec<CheckpointId> = self.outstanding.iter().filter_map(prepared).collect();
         for id in &self.folders {
             let known = self.savepoints.contains_key(id) || self.metadata.contains_key(id);
             assert!(
-                known || self.in_doubt.contains(id) || preparing(id),
+                known || self.in_doubt.contains(id) || preparing.contains(id),
                 "the folder of {id} is leaked"
             );
         }

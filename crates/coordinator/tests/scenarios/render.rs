@@ -32,14 +32,14 @@ pub(crate) fn action(action: &JobAction) -> String {
         }
         JobAction::StorePointer {
             checkpoint,
-            location,
+            location: None,
+            ..
+        } => format!("store-pointer {checkpoint}"),
+        JobAction::StorePointer {
+            checkpoint,
+            location: Some(location),
             owner,
-        } => match location {
-            None => format!("store-pointer {checkpoint}"),
-            Some(location) => {
-                format!("store-pointer {checkpoint} at {location}, {owner:?} owns it")
-            }
-        },
+        } => format!("store-pointer {checkpoint} at {location}, {owner:?} owns it"),
         JobAction::DropCompleted(checkpoint) => format!("drop {}", checkpoint.id),
         JobAction::DiscardFiles {
             checkpoint,
@@ -64,21 +64,26 @@ pub(crate) fn action(action: &JobAction) -> String {
             location,
         } => format!("prepare {checkpoint} at {location}"),
         JobAction::Note(note) => format!("  ({})", self::note(note)),
-        JobAction::End(JobEnd::Finished) => "end finished".to_owned(),
-        JobAction::End(JobEnd::Stopped {
+        JobAction::End(end) => format!("end {}", self::end(end)),
+    }
+}
+
+fn end(end: &JobEnd) -> String {
+    match end {
+        JobEnd::Finished => "finished".to_owned(),
+        JobEnd::Cancelled => "cancelled".to_owned(),
+        JobEnd::Failed(failure) => format!("failed: {failure}"),
+        JobEnd::Stopped {
             savepoint,
             location,
             drained,
-        }) => {
-            let how = if *drained {
-                "drained into"
-            } else {
-                "stopped with"
+        } => {
+            let how = match drained {
+                true => "drained into",
+                false => "stopped with",
             };
-            format!("end {how} {savepoint} at {location}")
+            format!("{how} {savepoint} at {location}")
         }
-        JobAction::End(JobEnd::Cancelled) => "end cancelled".to_owned(),
-        JobAction::End(JobEnd::Failed(failure)) => format!("end failed: {failure}"),
     }
 }
 
