@@ -58,20 +58,24 @@ pub const POINTS: [&str; 18] = [
 ];
 
 /// Every operation that can be made to fail. `write` fails before anything happened, `reply` after
-/// the write took effect (the outcome is unknown to the writer), `read-back` the look afterwards.
-pub const FAILURES: [&str; 13] = [
+/// the write took effect (the outcome is unknown to the writer), `read-back` the look afterwards;
+/// `read` and `list` are looks on their own.
+pub const FAILURES: [&str; 16] = [
     "state-file:write",
     "state-file:reply",
     "metadata:write",
     "metadata:reply",
     "metadata:read-back",
+    "metadata:read",
     "pointer:write",
     "pointer:reply",
     "pointer:read-back",
     "record:write",
     "record:reply",
     "record:read-back",
+    "record:list",
     "delete:write",
+    "savepoint:prepare",
     "commit:write",
 ];
 

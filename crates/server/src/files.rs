@@ -42,7 +42,7 @@ impl StateFiles for DurableFiles {
         let store = self.store.clone();
         let files = [file.clone()];
         self.runtime.spawn(async move {
-            if let Err(error) = store.discard_files(checkpoint, &files, false).await {
+            if let Err(error) = store.discard_files(checkpoint, None, &files, false).await {
                 tracing::warn!(%error, "a state file was left for the next sweep");
             }
         });

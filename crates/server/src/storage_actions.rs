@@ -141,9 +141,13 @@ async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
             checkpoint: checkpoint.id,
             outcome: store.publish_metadata(*checkpoint).await,
         },
-        JobAction::StorePointer { checkpoint, .. } => JobEvent::PointerStored {
+        JobAction::StorePointer {
             checkpoint,
-            outcome: store.store_pointer(checkpoint).await,
+            location,
+            owner,
+        } => JobEvent::PointerStored {
+            checkpoint,
+            outcome: store.store_pointer(checkpoint, location, owner).await,
         },
         JobAction::RecoverCompleted => JobEvent::Recovered {
             completed: store.recover().await,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tidegate_runtime::StateFiles;
-use tidegate_storage::{JobStore, StorageError};
+use tidegate_storage::{CheckpointPointer, JobStore, StorageError};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, ErrorChain, FileHandle, JobId,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, ErrorChain, FileHandle, JobId, Owner,
+    SnapshotLocation,
 };
 use tokio::runtime::Handle;
 
@@ -68,9 +69,22 @@ impl Store {
         }
     }
 
-    pub(crate) async fn store_pointer(&self, checkpoint: CheckpointId) -> WriteOutcome {
+    pub(crate) async fn store_pointer(
+        &self,
+        checkpoint: CheckpointId,
+        location: Option<SnapshotLocation>,
+        owner: Owner,
+    ) -> WriteOutcome {
         match self {
-            Store::Durable(store) => store.store_pointer(checkpoint).await,
+            Store::Durable(store) => {
+                let pointer = CheckpointPointer {
+                    checkpoint,
+                    taken_by: store.job(),
+                    owner,
+                    location,
+                };
+                store.store_pointer(&pointer).await
+            }
             Store::Memory(store) if store.store_pointer(checkpoint) => WriteOutcome::Done,
             Store::Memory(_) => {
                 let cause = format!("`{checkpoint}` has not been published");
@@ -101,7 +115,7 @@ impl Store {
     ) {
         match self {
             Store::Durable(store) => {
-                warn(store.discard_files(checkpoint, files, metadata).await);
+                warn(store.discard_files(checkpoint, None, files, metadata).await);
             }
             Store::Memory(store) => store.discard(checkpoint, files, metadata),
         }

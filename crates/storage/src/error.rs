@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use tidegate_types::{CheckpointId, JobId};
+use tidegate_types::{CheckpointId, JobId, LeaderEpoch};
 
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ pub enum ErrorKind {
 pub enum StorageError {
     /// No such kind of storage in this version.
     #[error(
-        "checkpoint directory `{location}` has the scheme `{scheme}`, which is not supported; \
+        "`{location}` has the scheme `{scheme}`, which is not supported; \
          this version supports `file` only (a path, or `file:///path`)"
     )]
     UnsupportedScheme {
@@ -39,8 +39,8 @@ pub enum StorageError {
         /// The whole location.
         location: String,
     },
-    /// The location can't be a checkpoint directory.
-    #[error("checkpoint directory `{location}` {reason}")]
+    /// The location can't be used.
+    #[error("the location `{location}` {reason}")]
     InvalidLocation {
         /// What was given.
         location: String,
@@ -138,6 +138,30 @@ pub enum StorageError {
         /// The job named in the file.
         found: JobId,
     },
+    /// The metadata is that of another checkpoint.
+    #[error("`{file}` is the metadata of `{found}`, not of `{expected}`; it was replaced")]
+    OtherCheckpoint {
+        /// The file.
+        file: String,
+        /// The checkpoint it should be of.
+        expected: CheckpointId,
+        /// The checkpoint it is of.
+        found: CheckpointId,
+    },
+    /// What was given as a snapshot to go on from is none.
+    #[error("`{path}` is no checkpoint or savepoint: {reason}")]
+    NotASnapshot {
+        /// What was given.
+        path: String,
+        /// What it is instead.
+        reason: String,
+    },
+    /// There is something where a savepoint should be made.
+    #[error("the savepoint folder `{folder}` exists already; nothing in it was touched")]
+    SavepointExists {
+        /// The folder.
+        folder: String,
+    },
     /// The namespace belongs to a job with another name.
     #[error(
         "`{file}` says that this folder belongs to the job named `{found}`, not `{expected}`; \
@@ -150,6 +174,19 @@ pub enum StorageError {
         expected: String,
         /// The name in the file.
         found: String,
+    },
+    /// Somebody else has taken the lead over the namespace since this handle did.
+    #[error(
+        "`{found}` has taken the lead of this job, as `{record}` says; what `{ours}` writes is \
+         rejected"
+    )]
+    Fenced {
+        /// Where the epochs are recorded.
+        record: String,
+        /// The epoch of this handle.
+        ours: LeaderEpoch,
+        /// The epoch that leads now.
+        found: LeaderEpoch,
     },
     /// The file exists already, with other contents.
     #[error("`{file}` exists already with other contents; another process writes to this folder")]
@@ -227,13 +264,16 @@ impl StorageError {
         match self {
             Self::UnsupportedScheme { .. }
             | Self::InvalidLocation { .. }
+            | Self::NotASnapshot { .. }
+            | Self::SavepointExists { .. }
             | Self::MetadataTooLarge { .. } => ErrorKind::Invalid,
-            Self::Locked { .. } | Self::Conflict { .. } => ErrorKind::Fenced,
+            Self::Locked { .. } | Self::Conflict { .. } | Self::Fenced { .. } => ErrorKind::Fenced,
             Self::Io { source, .. } => kind_of_io(source.kind()),
             Self::Object { .. } | Self::WriterFailed { .. } => ErrorKind::Retryable,
             Self::Missing { .. }
             | Self::WrongLength { .. }
             | Self::WrongChecksum { .. }
+            | Self::OtherCheckpoint { .. }
             | Self::Malformed { .. } => ErrorKind::Corrupt,
             Self::Version { .. } | Self::OtherJob { .. } | Self::OtherJobName { .. } => {
                 ErrorKind::Incompatible

@@ -46,6 +46,7 @@
 //! Feature `fault-points`: compiles in the crash points of `tidegate-fault`.
 
 mod error;
+mod location;
 mod names;
 
 mod folder;
@@ -53,13 +54,23 @@ mod metadata;
 mod objects;
 mod record;
 
+mod ha;
+
+mod checkpoint_storage;
 mod completed;
 mod job_store;
+mod load;
+mod savepoint;
 mod state_file;
 mod sweep;
 
 pub use error::{ErrorKind, StorageError};
+pub use ha::pointer::{CheckpointPointer, Origin, RestoreMode};
+pub use ha::{
+    Expected, FolderRecords, MemoryNamespace, RecordStore, RecordVersion, Versioned, Written,
+};
 pub use job_store::{JobStore, NamespaceStatus};
+pub use load::{load_snapshot, parse_snapshot_path};
 pub use names::parse_checkpoint_dir;
 pub use state_file::{StateFileReader, StateFileWriter};
-pub use sweep::SweepReport;
+pub use sweep::{Orphan, SweepReport};

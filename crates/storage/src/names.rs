@@ -20,6 +20,10 @@ const ENCODED_BYTES_MAX: usize = 120;
 pub(crate) const COMPLETED: &str = "completed";
 /// Who the namespace belongs to.
 pub(crate) const IDENTITY: &str = "job";
+/// The epoch of the latest leader.
+pub(crate) const LEADER: &str = "leader";
+/// The snapshot that the namespace was begun from.
+pub(crate) const ORIGIN: &str = "origin";
 /// Locked by the process that owns the namespace.
 pub(crate) const LOCK: &str = "lock";
 /// The last reserved attempt number.
@@ -149,6 +153,12 @@ pub(crate) fn state_file_name(
     checkpoint: CheckpointId,
     subtask_name: &str,
 ) -> String {
+    let file = plain_state_file_name(attempt, subtask_name);
+    format!("{}/{file}", checkpoint_folder(checkpoint))
+}
+
+/// `a3-count.1-<uuid>.state`, as it lies in a folder of its snapshot.
+pub(crate) fn plain_state_file_name(attempt: AttemptNumber, subtask_name: &str) -> String {
     let (uid, index) = match subtask_name
         .strip_suffix(']')
         .and_then(|name| name.rsplit_once('['))
@@ -158,8 +168,7 @@ pub(crate) fn state_file_name(
         None => (subtask_name, String::new()),
     };
     format!(
-        "{}/a{}-{}{index}-{}.state",
-        checkpoint_folder(checkpoint),
+        "a{}-{}{index}-{}.state",
         attempt.0,
         path_safe(uid),
         Uuid::new_v4().simple(),
@@ -174,6 +183,11 @@ pub(crate) fn is_state_file_name(name: &str) -> bool {
     let (Some(_), Some(file), None) = (folder, segments.next(), segments.next()) else {
         return false;
     };
+    is_plain_state_file(file)
+}
+
+/// Whether `file` may be the name of a state file in the folder of its snapshot.
+pub(crate) fn is_plain_state_file(file: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._=-".contains(&b);
     file.ends_with(".state") && !file.starts_with('.') && file.bytes().all(plain)
 }

@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tidegate_types::ErrorChain;
-use tidegate_types::message::WriteOutcome;
 
 use crate::error::StorageError;
-use crate::folder;
+use crate::folder::{self, Entry};
+use crate::ha::Written;
+use crate::names::COMPLETED;
 
 /// Tries of one operation in all, as long as its errors are transient.
 const TRIES_MAX: u32 = 4;
@@ -27,9 +29,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The places at which a test can make a write fail, see `tidegate-fault`.
 pub(crate) struct Faults {
-    write: &'static str,
-    reply: &'static str,
-    read_back: &'static str,
+    pub(crate) write: &'static str,
+    pub(crate) reply: &'static str,
+    pub(crate) read_back: &'static str,
 }
 
 pub(crate) const METADATA: Faults = Faults {
@@ -48,55 +50,60 @@ pub(crate) const RECORD: Faults = Faults {
     read_back: "record:read-back",
 };
 
-/// How a write ended; see [`WriteOutcome`] for the guarantees.
-#[derive(Debug)]
-pub(crate) enum Put {
-    Done,
-    NotDone(StorageError),
-    Unknown(StorageError),
-}
-
-impl Put {
-    /// For callers that give up on anything but success.
-    pub(crate) fn into_result(self) -> Result<(), StorageError> {
-        match self {
-            Put::Done => Ok(()),
-            Put::NotDone(error) | Put::Unknown(error) => Err(error),
+impl Faults {
+    /// Those of a record called `name`.
+    pub(crate) fn of_record(name: &str) -> &'static Faults {
+        match name.split_once('/') {
+            Some((COMPLETED, _)) => &POINTER,
+            _ => &RECORD,
         }
     }
 }
 
-impl From<Put> for WriteOutcome {
-    fn from(put: Put) -> WriteOutcome {
-        match put {
-            Put::Done => WriteOutcome::Done,
-            Put::NotDone(error) => WriteOutcome::NotDone {
-                cause: ErrorChain(&error).to_string(),
-            },
-            Put::Unknown(error) => WriteOutcome::Unknown {
-                cause: ErrorChain(&error).to_string(),
-            },
-        }
+/// An error that a test has injected here.
+pub(crate) fn injected(
+    fault: &'static str,
+    file: impl FnOnce() -> String,
+) -> Result<(), StorageError> {
+    match tidegate_fault::fail(fault) {
+        Some(source) => Err(StorageError::Io {
+            action: "access",
+            file: file(),
+            source,
+        }),
+        None => Ok(()),
     }
 }
 
-/// The objects below one local folder.
-#[derive(Debug)]
+/// The objects below one folder, on a disk or in memory.
+#[derive(Clone, Debug)]
 pub(crate) struct Objects {
-    store: Arc<LocalFileSystem>,
+    store: Arc<dyn ObjectStore>,
     root: PathBuf,
+    /// Folders are things of their own: they can be synced, listed and be empty.
+    has_folders: bool,
 }
 
 impl Objects {
-    /// The objects below `root`, which must exist.
-    pub(crate) fn new(root: &LocalPath) -> Result<Objects, StorageError> {
+    /// The objects below the local folder `root`, which must exist.
+    pub(crate) fn folder(root: &LocalPath) -> Result<Objects, StorageError> {
         let file = root.display().to_string();
         let store = LocalFileSystem::new_with_prefix(root)
             .map_err(|e| StorageError::from_object("open the folder", file, e))?;
         Ok(Objects {
             store: Arc::new(store.with_fsync(true)),
             root: root.to_owned(),
+            has_folders: true,
         })
+    }
+
+    /// Objects in memory.
+    pub(crate) fn memory(store: Arc<InMemory>) -> Objects {
+        Objects {
+            store,
+            root: PathBuf::from("memory:"),
+            has_folders: false,
+        }
     }
 
     /// The folder that names are relative to.
@@ -105,8 +112,8 @@ impl Objects {
     }
 
     /// The store itself, for streaming.
-    pub(crate) fn store(&self) -> &Arc<LocalFileSystem> {
-        &self.store
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
     }
 
     /// Full name of an object, as errors give it.
@@ -134,14 +141,7 @@ impl Objects {
 
     /// An error that a test has injected here.
     pub(crate) fn injected(&self, fault: &'static str, name: &str) -> Result<(), StorageError> {
-        match tidegate_fault::fail(fault) {
-            Some(source) => Err(StorageError::Io {
-                action: "write",
-                file: self.file(name),
-                source,
-            }),
-            None => Ok(()),
-        }
+        injected(fault, || self.file(name))
     }
 
     /// Length of an object in bytes.
@@ -203,14 +203,13 @@ impl Objects {
     pub(crate) async fn put(
         &self,
         name: &str,
-        bytes: Vec<u8>,
+        bytes: Bytes,
         mode: PutMode,
         faults: &Faults,
-    ) -> Put {
+    ) -> Written {
         if let Err(error) = self.injected(faults.write, name) {
-            return Put::NotDone(error);
+            return Written::NotDone(error);
         }
-        let bytes = Bytes::from(bytes);
         let written = self.put_once(name, bytes.clone(), mode).await;
         let reported = written.and_then(|()| self.injected(faults.reply, name));
         self.settle(name, &bytes, reported.err(), faults).await
@@ -222,39 +221,86 @@ impl Objects {
         expected: &Bytes,
         reported: Option<StorageError>,
         faults: &Faults,
-    ) -> Put {
+    ) -> Written {
         let read = match self.injected(faults.read_back, name) {
             Ok(()) => self.get(name, expected.len() as u64).await,
             Err(error) => Err(error),
         };
         match (read, reported) {
-            (Ok(found), None) if found == expected => Put::Done,
+            (Ok(found), None) if found == expected => Written::Done,
             (Ok(found), Some(_)) if found == expected => match self.sync_folder_of(name).await {
-                Ok(()) => Put::Done,
-                Err(error) => Put::Unknown(error),
+                Ok(()) => Written::Done,
+                Err(error) => Written::Unknown(error),
             },
             // Other contents, which may also be longer than ours.
             (Ok(_) | Err(StorageError::Malformed { .. }), reported) => {
                 let file = self.file(name);
-                Put::NotDone(reported.unwrap_or(StorageError::Conflict { file }))
+                Written::NotDone(reported.unwrap_or(StorageError::Conflict { file }))
             }
             (Err(missing @ StorageError::Missing { .. }), reported) => {
-                Put::NotDone(reported.unwrap_or(missing))
+                Written::NotDone(reported.unwrap_or(missing))
             }
-            (Err(unreadable), reported) => Put::Unknown(reported.unwrap_or(unreadable)),
+            (Err(unreadable), reported) => Written::Unknown(reported.unwrap_or(unreadable)),
         }
     }
 
     async fn sync_folder_of(&self, name: &str) -> Result<(), StorageError> {
-        let path = self.root.join(name);
-        let folder = path.parent().unwrap_or(&self.root).to_owned();
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        self.sync_folder(folder).await
+    }
+
+    /// Makes additions and deletions in `folder` durable.
+    pub(crate) async fn sync_folder(&self, folder: &str) -> Result<(), StorageError> {
+        if !self.has_folders {
+            return Ok(());
+        }
+        let folder = self.root.join(folder);
         blocking(move || folder::sync(&folder)).await
     }
 
-    /// Makes deletions in `folder` durable.
-    pub(crate) async fn sync_folder(&self, folder: &str) -> Result<(), StorageError> {
+    /// Deletes an empty folder and says whether it did.
+    pub(crate) async fn remove_if_empty(&self, folder: &str) -> Result<bool, StorageError> {
+        if !self.has_folders {
+            return Ok(false);
+        }
         let folder = self.root.join(folder);
-        blocking(move || folder::sync(&folder)).await
+        blocking(move || folder::remove_if_empty(&folder)).await
+    }
+
+    /// Deletes something that was found by [`entries`](Self::entries), which may have a name that
+    /// `object_store` hides.
+    pub(crate) async fn delete_entry(&self, name: &str, path: PathBuf) -> Result<(), StorageError> {
+        if !self.has_folders {
+            return self.delete(name).await;
+        }
+        self.injected("delete:write", name)?;
+        let removed = blocking(move || Ok(std::fs::remove_file(path))).await?;
+        removed.map_err(|source| StorageError::Io {
+            action: "delete",
+            file: self.file(name),
+            source,
+        })
+    }
+
+    /// What lies directly in `folder`, by name; nothing if there is no such folder.
+    pub(crate) async fn entries(&self, folder: &str) -> Result<Vec<Entry>, StorageError> {
+        if self.has_folders {
+            let folder = self.root.join(folder);
+            return blocking(move || folder::entries(&folder)).await;
+        }
+        let prefix = self.path(folder)?;
+        let listed = self.store.list_with_delimiter(Some(&prefix));
+        let listed = listed.await.map_err(self.error("list", folder))?;
+        let entry = |path: &Path, is_folder, bytes| Entry {
+            path: self.root.join(path.as_ref()),
+            name: path.filename().unwrap_or_default().to_owned(),
+            is_folder,
+            bytes,
+        };
+        let folders = listed.common_prefixes.iter().map(|p| entry(p, true, 0));
+        let files = listed.objects.iter();
+        let files = files.map(|file| entry(&file.location, false, file.size));
+        Ok(folders.chain(files).collect())
     }
 
     /// Deletes an object; one that is gone already is fine.

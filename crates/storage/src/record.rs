@@ -1,4 +1,4 @@
-//! Small self-checking text files: the identity, the counters, pointers and the finished marker.
+//! Small self-checking texts: the identity, the counters, pointers, origin and finished marker.
 //!
 //! ```text
 //! tidegate-pointer 1
@@ -11,6 +11,11 @@
 //! Last line: CRC-32C of everything before it, in every version of every kind, so that a damaged
 //! version number is told from a newer one. Values are printable ASCII; other bytes and `%` are
 //! `%XX`. There is exactly one encoding of a record: whatever re-encodes differently is refused.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use tidegate_types::JobId;
 
 use crate::error::StorageError;
 
@@ -31,10 +36,26 @@ pub(crate) const COUNTER: RecordKind = RecordKind {
     version: 1,
     fields: &["job", "counts", "last"],
 };
-pub(crate) const POINTER: RecordKind = RecordKind {
+/// Written until checkpoints could lie elsewhere.
+pub(crate) const POINTER_V1: RecordKind = RecordKind {
     name: "tidegate-pointer",
     version: 1,
     fields: &["job", "checkpoint"],
+};
+pub(crate) const POINTER: RecordKind = RecordKind {
+    name: "tidegate-pointer",
+    version: 2,
+    fields: &["job", "checkpoint", "taken-by", "owner", "location"],
+};
+pub(crate) const ORIGIN: RecordKind = RecordKind {
+    name: "tidegate-origin",
+    version: 1,
+    fields: &["job", "checkpoint", "taken-by", "mode", "location"],
+};
+pub(crate) const LEADER: RecordKind = RecordKind {
+    name: "tidegate-leader",
+    version: 1,
+    fields: &["epoch"],
 };
 pub(crate) const FINISHED: RecordKind = RecordKind {
     name: "tidegate-finished",
@@ -136,6 +157,42 @@ fn checked_body<'a>(file: &str, text: &'a str) -> Result<&'a str, StorageError> 
     Ok(body)
 }
 
+/// Refuses a record of another job.
+pub(crate) fn check_job(file: &str, expected: JobId, text: &str) -> Result<(), StorageError> {
+    let found = parse_job(file, text)?;
+    if found == expected {
+        return Ok(());
+    }
+    Err(StorageError::OtherJob {
+        file: file.to_owned(),
+        expected,
+        found,
+    })
+}
+
+pub(crate) fn parse_job(file: &str, text: &str) -> Result<JobId, StorageError> {
+    parse_canonical(file, text, "job id of 32 lower-case hexadecimal digits")
+}
+
+pub(crate) fn parse_number(file: &str, text: &str) -> Result<u64, StorageError> {
+    parse_canonical(file, text, "decimal number")
+}
+
+/// Parses `text` and refuses it if the value would be written in another way.
+fn parse_canonical<T: FromStr + Display>(
+    file: &str,
+    text: &str,
+    expected: &str,
+) -> Result<T, StorageError> {
+    text.parse()
+        .ok()
+        .filter(|value: &T| value.to_string() == text)
+        .ok_or_else(|| StorageError::Malformed {
+            file: file.to_owned(),
+            reason: format!("`{text}` is no {expected}"),
+        })
+}
+
 fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -185,9 +242,10 @@ mod tests {
 
     /// If this fails, old namespaces can't be opened any more: write a new version instead.
     #[test]
-    fn golden_files_of_version_1_decode_and_encode_identically() {
+    fn golden_files_decode_and_encode_identically() {
         let job = "00112233445566778899aabbccddeeff";
-        let cases: [(&RecordKind, &[&str], &str); 4] = [
+        let other = "ffeeddccbbaa99887766554433221100";
+        let cases: [(&RecordKind, &[&str], &str); 7] = [
             (
                 &JOB,
                 &[job, "wörd count 100%\n"],
@@ -199,9 +257,30 @@ mod tests {
                 include_str!("../tests/golden/counter-v1.txt"),
             ),
             (
-                &POINTER,
+                &POINTER_V1,
                 &[job, "42"],
                 include_str!("../tests/golden/pointer-v1.txt"),
+            ),
+            (
+                &POINTER,
+                &[
+                    job,
+                    "42",
+                    other,
+                    "user",
+                    "file:///data/savepoint-ffeeddcc-42",
+                ],
+                include_str!("../tests/golden/pointer-v2.txt"),
+            ),
+            (
+                &ORIGIN,
+                &[job, "42", other, "no-claim", "file:///a%20b/chk-42"],
+                include_str!("../tests/golden/origin-v1.txt"),
+            ),
+            (
+                &LEADER,
+                &["7"],
+                include_str!("../tests/golden/leader-v1.txt"),
             ),
             (
                 &FINISHED,
@@ -223,7 +302,7 @@ mod tests {
             error.to_string(),
             "`f` has format version 2; this build of Tidegate reads version 1"
         );
-        let error = JOB.decode("f", &POINTER.encode(&["1", "2"])).unwrap_err();
+        let error = JOB.decode("f", &POINTER_V1.encode(&["1", "2"])).unwrap_err();
         assert!(
             error.to_string().contains("is a `tidegate-pointer`"),
             "{error}"

@@ -1,19 +1,32 @@
-//! Mark and sweep: deletes whatever no live checkpoint refers to.
+//! Mark and sweep: finds and deletes whatever no live checkpoint refers to.
 //!
 //! Crashes, late acknowledgements and aborted checkpoints leave files behind; bookkeeping that
 //! relied on every message arriving would leak. The sweep needs no history: live is what the
-//! pointers lead to, everything else in a checkpoint's folder is an orphan.
+//! pointers lead to, everything else in a checkpoint's folder is an orphan. It looks at nothing
+//! outside of the namespace, and spares a snapshot in it that the job was begun from.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tidegate_types::{CheckpointId, CompletedCheckpoint};
+use tidegate_types::{CheckpointId, CompletedCheckpoint, SnapshotLocation};
 
+use crate::checkpoint_storage::METADATA;
 use crate::error::StorageError;
-use crate::folder::{self, Entry};
+use crate::folder::Entry;
 use crate::job_store::JobStore;
+use crate::load;
+use crate::location::{folder_of, split_url};
 use crate::names::{self, COMPLETED};
-use crate::objects::blocking;
+use crate::objects::{Objects, blocking};
+
+/// A file that nothing refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// Its name, relative to the namespace.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
 
 /// What a sweep did.
 #[derive(Debug, Default)]
@@ -29,89 +42,180 @@ pub struct SweepReport {
 }
 
 impl JobStore {
+    /// Finds the files that [`sweep_orphans`](Self::sweep_orphans) would delete, by name. Beside an
+    /// attempt, its new files are among them: nothing refers to those yet.
+    ///
+    /// # Errors
+    /// As that, apart from the leadership: finding needs none.
+    pub async fn find_orphans(
+        &self,
+        live: &[CompletedCheckpoint],
+    ) -> Result<Vec<Orphan>, StorageError> {
+        let orphans = self.find(live).await?.files;
+        let orphan = |found: Found| Orphan {
+            name: found.name,
+            bytes: found.entry.bytes,
+        };
+        Ok(orphans.into_iter().map(orphan).collect())
+    }
+
     /// Deletes every file in a checkpoint's folder that no checkpoint in `live` refers to, folders
     /// left empty, and unfinished writes of dead processes. Must not run beside an attempt, whose
     /// new files nothing refers to yet.
     ///
     /// # Errors
     /// [`StorageError::StillReferenced`], and nothing is deleted, if there is a pointer to a
-    /// checkpoint that isn't in `live`; or if the namespace can't be listed.
+    /// checkpoint that isn't in `live`; [`StorageError::Fenced`] if another leader has taken over;
+    /// or if the namespace can't be listed.
     pub async fn sweep_orphans(
         &self,
         live: &[CompletedCheckpoint],
     ) -> Result<SweepReport, StorageError> {
+        let orphans = self.find(live).await?;
+        // Ordering: last before the deletions. A leader that comes after it deletes nothing that
+        // its own records refer to, since those of this epoch were complete before.
+        self.inner.records.store().confirm().await?;
+        let objects = &self.inner.storage.objects;
+        let mut report = SweepReport::default();
+        for found in orphans.files {
+            match objects.delete_entry(&found.name, found.entry.path).await {
+                Ok(()) => {
+                    report.files += 1;
+                    report.bytes += found.entry.bytes;
+                }
+                Err(error) => report.failures.push(error),
+            }
+        }
+        for folder in orphans.folders {
+            match objects.remove_if_empty(&folder).await {
+                Ok(removed) => report.folders += u64::from(removed),
+                Err(error) => report.failures.push(error),
+            }
+        }
+        Ok(report)
+    }
+
+    async fn find(&self, live: &[CompletedCheckpoint]) -> Result<Orphans, StorageError> {
+        let records = &self.inner.records;
         let ids: HashSet<CheckpointId> = live.iter().map(|checkpoint| checkpoint.id).collect();
-        for pointer in self.pointers().await? {
+        for pointer in records.completed_ids().await? {
             if !ids.contains(&pointer) {
                 return Err(StorageError::StillReferenced {
                     checkpoint: pointer,
-                    pointer: self.inner.objects.file(&names::pointer_name(pointer)),
+                    pointer: records.store().describe(&names::pointer_name(pointer)),
                 });
             }
         }
-        let files = live.iter().flat_map(CompletedCheckpoint::files);
-        let mut keep: HashSet<String> = files.map(|file| file.name.clone()).collect();
-        keep.extend(ids.into_iter().map(names::metadata_name));
-        let root = self.folder().to_owned();
-        blocking(move || sweep(&root, &keep)).await
+        let mut keep = Keep::new(self.folder());
+        live.iter().for_each(|checkpoint| keep.add(checkpoint));
+        if let Some(origin) = records.origin().await?
+            && keep.is_inside(&origin.location)
+        {
+            keep.add(&load::read_at(&origin.location, origin.taken_by, origin.checkpoint).await?);
+        }
+        let names = blocking(move || Ok(keep.into_names())).await?;
+        find_in(&self.inner.storage.objects, &names).await
     }
 }
 
-fn sweep(root: &Path, keep: &HashSet<String>) -> Result<SweepReport, StorageError> {
-    let mut report = SweepReport::default();
-    for entry in folder::entries(root)? {
+/// A file to delete.
+struct Found {
+    name: String,
+    entry: Entry,
+}
+
+/// Files to delete, and the folders they may leave empty, those inside others first.
+#[derive(Default)]
+struct Orphans {
+    files: Vec<Found>,
+    folders: Vec<String>,
+}
+
+async fn find_in(objects: &Objects, keep: &HashSet<String>) -> Result<Orphans, StorageError> {
+    let mut orphans = Orphans::default();
+    let mut inside = Vec::new();
+    for entry in objects.entries("").await? {
         if entry.is_folder && names::parse_checkpoint_folder(&entry.name).is_some() {
-            let prefix = format!("{}/", entry.name);
-            report.sweep_folder(&entry.path, &prefix, keep)?;
+            inside.push(entry.name);
         } else if !entry.is_folder && names::is_staging(&entry.name) {
-            report.delete(&entry);
+            let name = entry.name.clone();
+            orphans.files.push(Found { name, entry });
         }
     }
-    for entry in folder::entries(&root.join(COMPLETED))? {
+    for entry in objects.entries(COMPLETED).await? {
         if !entry.is_folder && names::is_staging(&entry.name) {
-            report.delete(&entry);
+            let name = format!("{COMPLETED}/{}", entry.name);
+            orphans.files.push(Found { name, entry });
         }
     }
-    Ok(report)
+    while let Some(folder) = inside.pop() {
+        for entry in objects.entries(&folder).await? {
+            let name = format!("{folder}/{}", entry.name);
+            if entry.is_folder {
+                inside.push(name);
+            } else if !keep.contains(&name) {
+                orphans.files.push(Found { name, entry });
+            }
+        }
+        orphans.folders.push(folder);
+    }
+    orphans.folders.reverse();
+    orphans.files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(orphans)
 }
 
-impl SweepReport {
-    fn sweep_folder(
-        &mut self,
-        folder: &Path,
-        prefix: &str,
-        keep: &HashSet<String>,
-    ) -> Result<(), StorageError> {
-        for entry in folder::entries(folder)? {
-            let name = format!("{prefix}{}", entry.name);
-            if entry.is_folder {
-                self.sweep_folder(&entry.path, &format!("{name}/"), keep)?;
-            } else if !keep.contains(&name) {
-                self.delete(&entry);
-            }
+/// The names of files that must stay.
+struct Keep {
+    root: PathBuf,
+    names: HashSet<String>,
+    /// Files named by their URLs: those of them that lie in the namespace stay, too.
+    elsewhere: HashSet<(SnapshotLocation, String)>,
+}
+
+impl Keep {
+    fn new(root: &Path) -> Keep {
+        Keep {
+            root: root.to_owned(),
+            names: HashSet::new(),
+            elsewhere: HashSet::new(),
         }
-        match folder::remove_if_empty(folder) {
-            Ok(removed) => self.folders += u64::from(removed),
-            Err(error) => self.failures.push(error),
-        }
-        Ok(())
     }
 
-    fn delete(&mut self, entry: &Entry) {
-        let deleted = match tidegate_fault::fail("delete:write") {
-            Some(error) => Err(error),
-            None => std::fs::remove_file(&entry.path),
-        };
-        match deleted {
-            Ok(()) => {
-                self.files += 1;
-                self.bytes += entry.bytes;
+    fn add(&mut self, checkpoint: &CompletedCheckpoint) {
+        match &checkpoint.location {
+            None => drop(self.names.insert(names::metadata_name(checkpoint.id))),
+            Some(location) => {
+                let metadata = (location.clone(), METADATA.to_owned());
+                self.elsewhere.insert(metadata);
             }
-            Err(source) => self.failures.push(StorageError::Io {
-                action: "delete",
-                file: entry.path.display().to_string(),
-                source,
-            }),
+        }
+        for file in checkpoint.files() {
+            match split_url(&file.name) {
+                Some((folder, name)) => drop(self.elsewhere.insert((folder, name.to_owned()))),
+                None => drop(self.names.insert(file.name.clone())),
+            }
         }
     }
+
+    fn is_inside(&self, location: &SnapshotLocation) -> bool {
+        relative_to(&self.root, location).is_some()
+    }
+
+    /// All of them that lie in the namespace, relative to it. Blocks.
+    fn into_names(self) -> HashSet<String> {
+        let mut names = self.names;
+        for (folder, name) in self.elsewhere {
+            if let Some(folder) = relative_to(&self.root, &folder) {
+                names.insert(format!("{folder}/{name}"));
+            }
+        }
+        names
+    }
+}
+
+/// The path of `location` within `root`, whatever links lead there.
+fn relative_to(root: &Path, location: &SnapshotLocation) -> Option<String> {
+    let folder = folder_of(location).ok()?.canonicalize().ok()?;
+    let inside = folder.strip_prefix(root.canonicalize().ok()?).ok()?;
+    inside.to_str().map(str::to_owned)
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use support::{Place, checkpoint, message_naming, write};
-use tidegate_storage::{ErrorKind, JobStore, StorageError};
+use tidegate_storage::{CheckpointPointer, ErrorKind, JobStore, StorageError};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId};
 
@@ -194,7 +194,10 @@ fn metadata_is_never_overwritten() {
         place.run(store.publish_metadata(&first)),
         WriteOutcome::Done
     );
-    assert_eq!(place.run(store.store_pointer(first.id)), WriteOutcome::Done);
+    assert_eq!(
+        place.run(store.store_pointer(&CheckpointPointer::to(&first))),
+        WriteOutcome::Done
+    );
     for files in [vec![], vec![write(&store, 1, "count[1]", b"other"); 3]] {
         let outcome = place.run(store.publish_metadata(&checkpoint(&store, 1, files)));
         let WriteOutcome::NotDone { cause } = outcome else {
@@ -236,7 +239,7 @@ fn an_undeletable_file_does_not_keep_the_others() {
         .collect();
     let old = checkpoint(&store, 1, files.clone());
     place.run(store.publish_metadata(&old));
-    place.run(store.store_pointer(old.id));
+    place.run(store.store_pointer(&CheckpointPointer::to(&old)));
     // A folder can't be deleted as a file, not even by root.
     let stuck = store.folder().join(&files[1].name);
     fs::remove_file(&stuck).unwrap();
@@ -266,15 +269,15 @@ fn discarding_leaves_nothing_of_a_checkpoint_that_did_not_complete() {
     ];
     place.run(store.publish_metadata(&checkpoint(&store, 1, files.to_vec())));
     place
-        .run(store.discard_files(CheckpointId(1), &files[..1], false))
+        .run(store.discard_files(CheckpointId(1), None, &files[..1], false))
         .unwrap();
     assert_eq!(place.files(&store), ["chk-1/_metadata", &files[1].name]);
     place
-        .run(store.discard_files(CheckpointId(1), &files, true))
+        .run(store.discard_files(CheckpointId(1), None, &files, true))
         .unwrap();
     assert!(!store.folder().join("chk-1").exists());
     place
-        .run(store.discard_files(CheckpointId(1), &files, true))
+        .run(store.discard_files(CheckpointId(1), None, &files, true))
         .unwrap();
 }
 
@@ -286,7 +289,7 @@ fn discarding_refuses_to_break_a_completed_checkpoint() {
     let completed = place.complete(&store, 1);
     let files: Vec<_> = completed.files().cloned().collect();
     let error = place
-        .run(store.discard_files(completed.id, &files, true))
+        .run(store.discard_files(completed.id, None, &files, true))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
     message_naming(&error, &store, "completed/00000000000000000001");
@@ -308,7 +311,7 @@ fn names_from_elsewhere_cannot_delete_other_files() {
         handle.name = name.to_owned();
         let files = std::slice::from_ref(&handle);
         let error = place
-            .run(store.discard_files(CheckpointId(1), files, false))
+            .run(store.discard_files(CheckpointId(1), None, files, false))
             .unwrap_err();
         assert!(
             matches!(error, StorageError::Undeletable { count: 1, .. }),
@@ -414,7 +417,10 @@ fn the_asynchronous_side_runs_on_tasks() {
         store.reserve_attempt().await.unwrap();
         assert_eq!(store.reserve_ids(full.id).await, WriteOutcome::Done);
         assert_eq!(store.publish_metadata(&full).await, WriteOutcome::Done);
-        assert_eq!(store.store_pointer(full.id).await, WriteOutcome::Done);
+        assert_eq!(
+            store.store_pointer(&CheckpointPointer::to(&full)).await,
+            WriteOutcome::Done
+        );
         assert_eq!(store.mark_finished(full.id).await, WriteOutcome::Done);
         full
     });

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use support::{Place, checkpoint, write};
-use tidegate_storage::NamespaceStatus;
+use tidegate_storage::{CheckpointPointer, NamespaceStatus};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{AttemptNumber, CheckpointId};
 
@@ -121,7 +121,10 @@ fn recovers(place: &Place, point: &str, complete: bool) {
         vec![write(&store, next.0, "count[0]", b"new")],
     );
     assert_eq!(place.run(store.publish_metadata(&full)), WriteOutcome::Done);
-    assert_eq!(place.run(store.store_pointer(full.id)), WriteOutcome::Done);
+    assert_eq!(
+        place.run(store.store_pointer(&CheckpointPointer::to(&full))),
+        WriteOutcome::Done
+    );
     assert_eq!(
         place.run(store.recover()).unwrap().last(),
         Some(&full),

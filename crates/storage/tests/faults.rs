@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use support::{Place, checkpoint, message_naming, write};
 use tidegate_fault::inject;
-use tidegate_storage::{ErrorKind, NamespaceStatus, StorageError};
+use tidegate_storage::{CheckpointPointer, ErrorKind, NamespaceStatus, StorageError};
 use tidegate_types::ErrorChain;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{AttemptNumber, CheckpointId};
@@ -107,7 +107,7 @@ fn a_write_that_did_not_happen_is_not_done() {
 
     assert_eq!(place.run(store.publish_metadata(&new)), WriteOutcome::Done);
     let _full = inject("pointer:write", Io::StorageFull, 0..1);
-    let outcome = place.run(store.store_pointer(new.id));
+    let outcome = place.run(store.store_pointer(&CheckpointPointer::to(&new)));
     assert!(
         matches!(outcome, WriteOutcome::NotDone { .. }),
         "{outcome:?}"
@@ -126,7 +126,10 @@ fn a_lost_answer_is_settled_by_reading_back() {
     assert_eq!(place.run(store.publish_metadata(&new)), WriteOutcome::Done);
     assert_eq!(lost.remaining(), 0);
     let lost = inject("pointer:reply", Io::TimedOut, 0..1);
-    assert_eq!(place.run(store.store_pointer(new.id)), WriteOutcome::Done);
+    assert_eq!(
+        place.run(store.store_pointer(&CheckpointPointer::to(&new))),
+        WriteOutcome::Done
+    );
     assert_eq!(lost.remaining(), 0);
     let lost = inject("record:reply", Io::TimedOut, 0..1);
     let reserved = place.run(store.reserve_ids(CheckpointId(9)));
@@ -150,7 +153,7 @@ fn what_reading_back_cannot_settle_is_unknown_and_keeps_its_files() {
 
     let _lost = inject("pointer:reply", Io::TimedOut, 0..1);
     let _read = inject("pointer:read-back", Io::PermissionDenied, 0..1);
-    let outcome = place.run(store.store_pointer(new.id));
+    let outcome = place.run(store.store_pointer(&CheckpointPointer::to(&new)));
     assert!(
         matches!(outcome, WriteOutcome::Unknown { .. }),
         "{outcome:?}"
@@ -163,7 +166,7 @@ fn what_reading_back_cannot_settle_is_unknown_and_keeps_its_files() {
     // A careless driver takes it for a failure: the pointer protects the files.
     let files: Vec<_> = new.files().cloned().collect();
     let error = place
-        .run(store.discard_files(new.id, &files, true))
+        .run(store.discard_files(new.id, None, &files, true))
         .unwrap_err();
     assert!(
         matches!(error, StorageError::StillReferenced { .. }),
@@ -210,8 +213,8 @@ fn a_failed_reservation_gives_no_number_out_twice() {
 fn a_namespace_that_failed_to_be_created_can_be_created_again() {
     let _turn = turn();
     let place = Place::new();
-    // The first counter, the second, the identity.
-    for write in 0..3 {
+    // The epoch, the first counter, the second, the identity.
+    for write in 0..4 {
         let name = format!("job {write}");
         let full = inject("record:write", Io::StorageFull, write..write + 1);
         let error = place.try_open(&name).unwrap_err();

@@ -16,6 +16,7 @@ mod traced {
     use std::path::Path;
     use std::process::Command;
 
+    use tidegate_storage::CheckpointPointer;
     use tidegate_types::message::WriteOutcome;
     use tidegate_types::{AttemptNumber, CheckpointId};
 
@@ -144,7 +145,10 @@ mod traced {
         let full = checkpoint(&store, 1, files.clone());
         assert_eq!(place.run(store.publish_metadata(&full)), WriteOutcome::Done);
         step("pointer");
-        assert_eq!(place.run(store.store_pointer(full.id)), WriteOutcome::Done);
+        assert_eq!(
+            place.run(store.store_pointer(&CheckpointPointer::to(&full))),
+            WriteOutcome::Done
+        );
         step("drop");
         place
             .run(store.drop_completed(&full))

@@ -46,6 +46,17 @@ impl fmt::Display for AttemptNumber {
     }
 }
 
+/// Number of one leadership over a job's namespace. Grows whenever somebody takes the lead and is
+/// never reused; what a leader of an older epoch writes is rejected. Displays as `epoch-3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaderEpoch(pub u64);
+
+impl fmt::Display for LeaderEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch-{}", self.0)
+    }
+}
+
 /// Random identity of a job, made once when its namespace is created.
 ///
 /// Displays as 32 hexadecimal digits.

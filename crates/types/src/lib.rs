@@ -23,7 +23,8 @@ pub use checkpoint::{
 };
 pub use error_chain::ErrorChain;
 pub use ids::{
-    AttemptNumber, CheckpointId, JobId, OperatorId, OperatorUid, ParseJobIdError, SubtaskId,
+    AttemptNumber, CheckpointId, JobId, LeaderEpoch, OperatorId, OperatorUid, ParseJobIdError,
+    SubtaskId,
 };
 pub use key_group::{HASH_ID, KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism, hash_bytes};
 pub use location::SnapshotLocation;

@@ -16,7 +16,7 @@
 //! | what | encoding |
 //! |---|---|
 //! | checkpoint id, job id, attempt | `u64`, `u128`, `u64` |
-//! | kind | `u8`: 0 checkpoint, 1 final, 2 savepoint |
+//! | kind | `u8`: 0 checkpoint, 1 final, 2 savepoint, 3 stop with savepoint, 4 with drain |
 //! | triggered at | `u64`, milliseconds since the Unix epoch |
 //! | hash id | text |
 //! | number of operators, then each operator | `u32` |
@@ -43,9 +43,10 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-use tidegate_types::CompletedCheckpoint;
+use tidegate_types::{CompletedCheckpoint, SnapshotKind};
 
-use crate::names::is_state_file_name;
+use crate::location::split_url;
+use crate::names::{is_plain_state_file, is_state_file_name};
 
 pub(crate) use decode::decode;
 pub(crate) use encode::encode;
@@ -78,10 +79,19 @@ fn check(checkpoint: &CompletedCheckpoint) -> Result<(), String> {
                     range.start, range.end
                 ));
             }
-            if !is_state_file_name(&keyed.file.name) {
+            if !may_name(checkpoint.kind, &keyed.file.name) {
                 return Err(format!("`{}` is no name of a state file", keyed.file.name));
             }
         }
     }
     Ok(())
+}
+
+/// Whether a file of a snapshot of this kind may be named like this. A savepoint's files lie beside
+/// its metadata; a checkpoint's in folders of its namespace, or anywhere else.
+fn may_name(kind: SnapshotKind, name: &str) -> bool {
+    if kind.is_savepoint() {
+        return is_plain_state_file(name);
+    }
+    is_state_file_name(name) || split_url(name).is_some()
 }

@@ -11,6 +11,7 @@ pub use writer::StateFileWriter;
 
 use tidegate_types::{AttemptNumber, CheckpointId, FileHandle};
 
+use crate::checkpoint_storage::verify_length;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
 use crate::names;
@@ -30,8 +31,8 @@ impl JobStore {
         names::state_file_name(attempt, checkpoint, subtask_name)
     }
 
-    /// Starts a state file called `name`, from [`state_file_name`](Self::state_file_name). Nothing
-    /// is written yet.
+    /// Starts a state file called `name`, from [`state_file_name`](Self::state_file_name) or
+    /// [`savepoint_file_name`](Self::savepoint_file_name). Nothing is written yet.
     ///
     /// # Panics
     /// If `name` doesn't come from there.
@@ -49,7 +50,8 @@ impl JobStore {
     /// On a task of a Tokio runtime.
     pub fn open_state_file(&self, handle: &FileHandle) -> Result<StateFileReader, StorageError> {
         let runtime = &self.inner.runtime;
-        runtime.block_on(self.verify_length(handle))?;
-        Ok(StateFileReader::new(self.clone(), handle.clone()))
+        let target = self.inner.storage.locate(&handle.name)?;
+        runtime.block_on(verify_length(&target, handle))?;
+        Ok(StateFileReader::new(self.clone(), target, handle.clone()))
     }
 }

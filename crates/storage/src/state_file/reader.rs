@@ -7,6 +7,7 @@ use object_store::ObjectStoreExt;
 use tidegate_types::FileHandle;
 
 use super::PART_BYTES;
+use crate::checkpoint_storage::{Located, verify_length};
 use crate::error::StorageError;
 use crate::job_store::JobStore;
 
@@ -17,6 +18,7 @@ use crate::job_store::JobStore;
 /// All methods panic on a task of a Tokio runtime: they block.
 pub struct StateFileReader {
     store: JobStore,
+    target: Located,
     handle: FileHandle,
     position: u64,
     buffer: Bytes,
@@ -24,9 +26,10 @@ pub struct StateFileReader {
 }
 
 impl StateFileReader {
-    pub(super) fn new(store: JobStore, handle: FileHandle) -> StateFileReader {
+    pub(super) fn new(store: JobStore, target: Located, handle: FileHandle) -> StateFileReader {
         StateFileReader {
             store,
+            target,
             handle,
             position: 0,
             buffer: Bytes::new(),
@@ -44,8 +47,9 @@ impl StateFileReader {
     /// # Errors
     /// [`StorageError::WrongLength`] if the range or the file ends earlier; IO.
     pub fn read_range(&self, offset: u64, bytes: u64) -> Result<Bytes, StorageError> {
-        let inner = &self.store.inner;
-        let file = || inner.objects.file(&self.handle.name);
+        let runtime = &self.store.inner.runtime;
+        let Located { objects, name } = &self.target;
+        let file = || self.target.file();
         let end = offset.saturating_add(bytes);
         if end > self.handle.bytes {
             return Err(StorageError::WrongLength {
@@ -57,9 +61,9 @@ impl StateFileReader {
         if bytes == 0 {
             return Ok(Bytes::new());
         }
-        let path = inner.objects.path(&self.handle.name)?;
-        let reading = inner.objects.store().get_range(&path, offset..end);
-        match inner.runtime.block_on(reading) {
+        let path = objects.path(name)?;
+        let reading = objects.store().get_range(&path, offset..end);
+        match runtime.block_on(reading) {
             Ok(read) if read.len() as u64 == bytes => Ok(read),
             // A file that shrank after it was opened gives fewer bytes or an odd error.
             Ok(_) => Err(self.changed_length()),
@@ -72,12 +76,10 @@ impl StateFileReader {
 
     /// Why a range within the recorded length can't be read.
     fn changed_length(&self) -> StorageError {
-        let inner = &self.store.inner;
-        let verified = inner
-            .runtime
-            .block_on(self.store.verify_length(&self.handle));
+        let runtime = &self.store.inner.runtime;
+        let verified = runtime.block_on(verify_length(&self.target, &self.handle));
         verified.err().unwrap_or_else(|| StorageError::Malformed {
-            file: inner.objects.file(&self.handle.name),
+            file: self.target.file(),
             reason: "its length changes while it is read".to_owned(),
         })
     }
@@ -98,7 +100,7 @@ impl StateFileReader {
             return Ok(());
         }
         Err(StorageError::WrongChecksum {
-            file: self.store.inner.objects.file(&self.handle.name),
+            file: self.target.file(),
             expected: self.handle.crc32c,
             actual,
         })

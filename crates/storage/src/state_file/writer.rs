@@ -11,9 +11,12 @@ use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use tidegate_types::{ErrorChain, FileHandle};
 
 use super::PART_BYTES;
+use crate::checkpoint_storage::Located;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
+use crate::location::split_url;
 use crate::names;
+use crate::objects::injected;
 
 /// A state file being written. Dropped without [`finish`](Self::finish), it leaves nothing behind.
 ///
@@ -31,7 +34,10 @@ pub struct StateFileWriter {
 
 impl StateFileWriter {
     pub(super) fn new(store: JobStore, name: String) -> StateFileWriter {
-        assert!(names::is_state_file_name(&name), "`{name}`");
+        assert!(
+            names::is_state_file_name(&name) || split_url(&name).is_some(),
+            "`{name}`"
+        );
         StateFileWriter {
             store,
             name,
@@ -43,7 +49,7 @@ impl StateFileWriter {
         }
     }
 
-    /// Name of the file, relative to the namespace.
+    /// Name of the file, relative to the namespace, or its whole URL.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -77,41 +83,42 @@ impl StateFileWriter {
             self.write_part()?;
             self.complete_upload()?;
         }
-        self.store
-            .inner
-            .objects
-            .injected("state-file:reply", &self.name)
+        injected("state-file:reply", || self.name.clone())
+    }
+
+    fn target(&self) -> Result<Located, StorageError> {
+        self.store.inner.storage.locate(&self.name)
     }
 
     fn refuse_after_failure(&self) -> Result<(), StorageError> {
         match &self.failure {
             None => Ok(()),
             Some(cause) => Err(StorageError::WriterFailed {
-                file: self.store.inner.objects.file(&self.name),
+                file: self.target()?.file(),
                 cause: cause.clone(),
             }),
         }
     }
 
     fn create_whole(&mut self) -> Result<(), StorageError> {
-        let inner = &self.store.inner;
-        inner.objects.injected("state-file:write", &self.name)?;
+        let Located { objects, name } = self.target()?;
+        objects.injected("state-file:write", &name)?;
         let bytes = Bytes::from(std::mem::take(&mut self.buffer));
-        inner
-            .runtime
-            .block_on(inner.objects.create(&self.name, bytes))
+        let runtime = &self.store.inner.runtime;
+        runtime.block_on(objects.create(&name, bytes))
     }
 
     fn complete_upload(&mut self) -> Result<(), StorageError> {
-        let inner = &self.store.inner;
-        let file = || inner.objects.file(&self.name);
-        match inner.runtime.block_on(inner.objects.bytes_of(&self.name)) {
+        let runtime = &self.store.inner.runtime;
+        let target = self.target()?;
+        let file = || target.file();
+        match runtime.block_on(target.objects.bytes_of(&target.name)) {
             Err(StorageError::Missing { .. }) => {}
             Err(other) => return Err(other),
             Ok(_) => return Err(StorageError::Conflict { file: file() }),
         }
         let upload = self.upload.as_mut().expect("the caller has seen an upload");
-        let completed = inner.runtime.block_on(upload.complete());
+        let completed = runtime.block_on(upload.complete());
         completed.map_err(|e| StorageError::from_object("write", file(), e))?;
         self.upload = None;
         Ok(())
@@ -119,13 +126,15 @@ impl StateFileWriter {
 
     /// Writes the buffer as the next part. Never retried: a part has its place in the order.
     fn write_part(&mut self) -> Result<(), StorageError> {
-        let inner = &self.store.inner;
-        inner.objects.injected("state-file:write", &self.name)?;
-        let error = |e| StorageError::from_object("write", inner.objects.file(&self.name), e);
+        let runtime = &self.store.inner.runtime;
+        let target = self.target()?;
+        let objects = &target.objects;
+        objects.injected("state-file:write", &target.name)?;
+        let error = |e| StorageError::from_object("write", target.file(), e);
         if self.upload.is_none() {
-            let path = inner.objects.path(&self.name)?;
-            let started = inner.objects.store().put_multipart(&path);
-            self.upload = Some(inner.runtime.block_on(started).map_err(error)?);
+            let path = objects.path(&target.name)?;
+            let started = objects.store().put_multipart(&path);
+            self.upload = Some(runtime.block_on(started).map_err(error)?);
         }
         if self.buffer.is_empty() {
             return Ok(());
@@ -133,7 +142,7 @@ impl StateFileWriter {
         let next = Vec::with_capacity(PART_BYTES);
         let part = PutPayload::from(std::mem::replace(&mut self.buffer, next));
         let upload = self.upload.as_mut().expect("it was started above");
-        inner.runtime.block_on(upload.put_part(part)).map_err(error)
+        runtime.block_on(upload.put_part(part)).map_err(error)
     }
 
     /// Ends the upload and, if `delete` is set, deletes the file. Failing to is no harm: nothing
@@ -146,7 +155,11 @@ impl StateFileWriter {
                 // After a failed completion there may be nothing left to abort.
                 let _ = upload.abort().await;
             }
-            if delete && let Err(error) = store.inner.objects.delete(&name).await {
+            let deleted = async {
+                let target = store.inner.storage.locate(&name)?;
+                target.objects.delete(&target.name).await
+            };
+            if delete && let Err(error) = deleted.await {
                 let error = ErrorChain(&error);
                 tracing::warn!(file = name, %error, "unfinished state file is left to the sweep");
             }

@@ -10,7 +10,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use tidegate_storage::{JobStore, NamespaceStatus, StorageError, parse_checkpoint_dir};
+use tidegate_storage::{
+    CheckpointPointer, JobStore, NamespaceStatus, StorageError, parse_checkpoint_dir,
+};
 use tidegate_types::ErrorChain;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
@@ -80,7 +82,9 @@ impl Place {
                 }
             }
         }
-        found.retain(|name| !["lock", "job", "attempts", "checkpoint-ids"].contains(&&name[..]));
+        found.retain(|name| {
+            !["lock", "leader", "job", "attempts", "checkpoint-ids"].contains(&&name[..])
+        });
         found.sort();
         found
     }
@@ -94,7 +98,7 @@ impl Place {
             WriteOutcome::Done
         );
         assert_eq!(
-            self.run(store.store_pointer(checkpoint.id)),
+            self.run(store.store_pointer(&CheckpointPointer::to(&checkpoint))),
             WriteOutcome::Done
         );
         checkpoint

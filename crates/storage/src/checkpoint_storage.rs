@@ -1,0 +1,258 @@
+//! Checkpoint storage: state files and metadata, in the job's namespace and in the folders of
+//! savepoints. Everything here is large, immutable and written under a name that nobody else uses;
+//! which of it counts is said by the records of the [high-availability contract](crate::ha).
+
+use std::collections::BTreeMap;
+use std::io;
+
+use futures::{StreamExt, stream};
+use object_store::PutMode;
+use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, JobId, SnapshotLocation};
+
+use crate::error::StorageError;
+use crate::ha::Written;
+use crate::location::{self, split_url};
+use crate::metadata::{self, METADATA_BYTES_MAX};
+use crate::names;
+use crate::objects::{self, Objects};
+
+/// Files looked at or deleted at the same time.
+pub(crate) const CONCURRENT_MAX: usize = 16;
+
+/// File name of metadata.
+pub(crate) const METADATA: &str = "_metadata";
+
+/// The files of one job.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckpointStorage {
+    /// The job's own namespace.
+    pub(crate) objects: Objects,
+}
+
+/// One file: where it lies, and its name relative to there.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) objects: Objects,
+    pub(crate) name: String,
+}
+
+impl Located {
+    /// Full name, as errors give it.
+    pub(crate) fn file(&self) -> String {
+        self.objects.file(&self.name)
+    }
+}
+
+/// What of a checkpoint is to be deleted.
+pub(crate) struct Deletion<'a> {
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) location: Option<&'a SnapshotLocation>,
+    pub(crate) files: Vec<String>,
+    pub(crate) metadata: bool,
+    /// Files that won't be touched, and why.
+    pub(crate) refused: Vec<StorageError>,
+}
+
+impl CheckpointStorage {
+    /// Where the file called `name` lies.
+    ///
+    /// # Errors
+    /// [`StorageError::Malformed`] if this is no name of a state file; it may come from another
+    /// process. [`StorageError::Missing`] if its folder doesn't exist.
+    pub(crate) fn locate(&self, name: &str) -> Result<Located, StorageError> {
+        if names::is_state_file_name(name) {
+            return Ok(Located {
+                objects: self.objects.clone(),
+                name: name.to_owned(),
+            });
+        }
+        locate_elsewhere(name)
+    }
+
+    /// Where the metadata of a checkpoint lies.
+    fn metadata_of(
+        &self,
+        checkpoint: CheckpointId,
+        location: Option<&SnapshotLocation>,
+    ) -> Result<Located, StorageError> {
+        match location {
+            Some(location) => at(location, METADATA),
+            None => Ok(Located {
+                objects: self.objects.clone(),
+                name: names::metadata_name(checkpoint),
+            }),
+        }
+    }
+
+    /// Writes metadata that must not exist, and reads it back.
+    pub(crate) async fn publish(&self, checkpoint: &CompletedCheckpoint) -> Written {
+        let location = checkpoint.location.as_ref();
+        let prepared = relative(checkpoint).and_then(|checkpoint| {
+            let bytes = metadata::encode(&checkpoint)?;
+            Ok((bytes, self.metadata_of(checkpoint.id, location)?))
+        });
+        let (bytes, target) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Written::NotDone(error),
+        };
+        tidegate_fault::point("metadata:before");
+        let put = target.objects.put(
+            &target.name,
+            bytes.into(),
+            PutMode::Create,
+            &objects::METADATA,
+        );
+        after("metadata:after", put.await)
+    }
+
+    /// Reads the metadata of a checkpoint in the namespace of `job`.
+    pub(crate) async fn read_own(
+        &self,
+        job: JobId,
+        id: CheckpointId,
+    ) -> Result<CompletedCheckpoint, StorageError> {
+        let target = self.metadata_of(id, None)?;
+        let checkpoint = read(&target).await?;
+        if checkpoint.job != job {
+            return Err(StorageError::OtherJob {
+                file: target.file(),
+                expected: job,
+                found: checkpoint.job,
+            });
+        }
+        expect_id(&target.file(), id, &checkpoint)?;
+        Ok(checkpoint)
+    }
+
+    /// Deletes metadata and files, then the folders they lay in if nothing else is in there. What
+    /// is gone already is fine.
+    ///
+    /// # Errors
+    /// [`StorageError::Undeletable`] counts what is left; everything is tried.
+    pub(crate) async fn delete(&self, deletion: Deletion<'_>) -> Result<(), StorageError> {
+        let metadata = self.metadata_of(deletion.checkpoint, deletion.location);
+        let mut folders: BTreeMap<String, (Objects, String)> = BTreeMap::new();
+        let mut add = |located: &Located| {
+            let folder = located
+                .name
+                .rsplit_once('/')
+                .map_or("", |(folder, _)| folder);
+            let key = located.objects.file(folder);
+            folders.insert(key, (located.objects.clone(), folder.to_owned()));
+        };
+        let mut targets = Vec::new();
+        if let Ok(located) = &metadata {
+            add(located);
+        }
+        targets.extend(deletion.metadata.then_some(metadata));
+        for name in &deletion.files {
+            let located = self.locate(name);
+            located.iter().for_each(&mut add);
+            targets.push(located);
+        }
+        let failures: Vec<StorageError> = stream::iter(targets)
+            .map(|target| async move {
+                let target = target?;
+                target.objects.delete(&target.name).await
+            })
+            .buffer_unordered(CONCURRENT_MAX)
+            .filter_map(|deleted| std::future::ready(deleted.err()))
+            .filter(|error| std::future::ready(!matches!(error, StorageError::Missing { .. })))
+            .collect()
+            .await;
+        let mut left = deletion.refused;
+        left.extend(failures);
+        for (objects, folder) in folders.into_values() {
+            left.extend(objects.remove_if_empty(&folder).await.err());
+        }
+        let count = left.len();
+        match left.into_iter().next() {
+            None => Ok(()),
+            Some(first) => Err(StorageError::Undeletable {
+                count,
+                first: Box::new(first),
+            }),
+        }
+    }
+}
+
+/// Where the file with the URL `name` lies.
+pub(crate) fn locate_elsewhere(name: &str) -> Result<Located, StorageError> {
+    let (folder, file) = split_url(name).ok_or_else(|| StorageError::Malformed {
+        file: name.to_owned(),
+        reason: "this is no name of a state file".to_owned(),
+    })?;
+    at(&folder, file)
+}
+
+/// Compares the length of a state file with the recorded one.
+pub(crate) async fn verify_length(
+    target: &Located,
+    handle: &FileHandle,
+) -> Result<(), StorageError> {
+    let actual = target.objects.bytes_of(&target.name).await?;
+    if actual == handle.bytes {
+        return Ok(());
+    }
+    Err(StorageError::WrongLength {
+        file: target.file(),
+        expected: handle.bytes,
+        actual,
+    })
+}
+
+/// A file in another folder.
+pub(crate) fn at(folder: &SnapshotLocation, file: &str) -> Result<Located, StorageError> {
+    let path = location::folder_of(folder)?;
+    let objects = match Objects::folder(&path) {
+        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            let file = path.join(file).display().to_string();
+            return Err(StorageError::Missing { file });
+        }
+        other => other?,
+    };
+    Ok(Located {
+        objects,
+        name: file.to_owned(),
+    })
+}
+
+/// The checkpoint with its files named as on disk.
+fn relative(checkpoint: &CompletedCheckpoint) -> Result<CompletedCheckpoint, StorageError> {
+    let checkpoint = checkpoint.clone();
+    match checkpoint.location.clone() {
+        Some(location) => location::into_relative(checkpoint, &location),
+        None => Ok(checkpoint),
+    }
+}
+
+/// Reads metadata as it is on disk.
+pub(crate) async fn read(target: &Located) -> Result<CompletedCheckpoint, StorageError> {
+    target.objects.injected("metadata:read", &target.name)?;
+    let bytes = target.objects.get(&target.name, METADATA_BYTES_MAX).await?;
+    metadata::decode(&target.file(), &bytes)
+}
+
+/// Refuses the metadata of another checkpoint.
+pub(crate) fn expect_id(
+    file: &str,
+    id: CheckpointId,
+    checkpoint: &CompletedCheckpoint,
+) -> Result<(), StorageError> {
+    if checkpoint.id == id {
+        return Ok(());
+    }
+    Err(StorageError::OtherCheckpoint {
+        file: file.to_owned(),
+        expected: id,
+        found: checkpoint.id,
+    })
+}
+
+/// Passes a crash point if the write before it is done.
+pub(crate) fn after(point: &'static str, written: Written) -> Written {
+    if matches!(written, Written::Done) {
+        tidegate_fault::point(point);
+    }
+    written
+}

@@ -1,0 +1,230 @@
+//! What a job keeps in its [`RecordStore`]: its identity, counters, pointers to completed
+//! checkpoints, its origin, its end.
+//!
+//! Invariants: numbers handed out are durable before anybody sees them; counters exist whenever the
+//! identity does; a pointer, an origin and an end are written once and never changed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidegate_types::{AttemptNumber, CheckpointId, JobId};
+use uuid::Uuid;
+
+use super::pointer::{CheckpointPointer, Origin};
+use super::{Expected, RecordStore, RecordVersion, Written};
+use crate::error::StorageError;
+use crate::names::{self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, FINISHED, IDENTITY, ORIGIN};
+use crate::record;
+
+/// The records of one job. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct JobRecords {
+    store: Arc<dyn RecordStore>,
+    job: JobId,
+    /// Two reservations of one process wait for each other, rather than to conflict.
+    counters: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl JobRecords {
+    /// The records of the job called `job_name`; `None` if there is no such job yet.
+    pub(crate) async fn open(
+        store: &Arc<dyn RecordStore>,
+        job_name: &str,
+    ) -> Result<Option<JobRecords>, StorageError> {
+        let Some(found) = store.read(IDENTITY).await? else {
+            return Ok(None);
+        };
+        let file = store.describe(IDENTITY);
+        let values = record::JOB.decode(&file, &found.bytes)?;
+        if values[1] != job_name {
+            return Err(StorageError::OtherJobName {
+                file,
+                expected: job_name.to_owned(),
+                found: values[1].clone(),
+            });
+        }
+        let job = record::parse_job(&file, &values[0])?;
+        Ok(Some(JobRecords::of(store, job)))
+    }
+
+    /// Makes an identity for the job called `job_name`. The counters are written first: once there
+    /// is an identity, they are there.
+    pub(crate) async fn create(
+        store: &Arc<dyn RecordStore>,
+        job_name: &str,
+    ) -> Result<JobRecords, StorageError> {
+        let records = JobRecords::of(store, JobId(Uuid::new_v4().as_u128()));
+        for counter in [ATTEMPTS, CHECKPOINT_IDS] {
+            // One may be left from somebody who came no further.
+            let found = store.read(counter).await?;
+            let expected = found.map_or(Expected::Absent, |f| Expected::Version(f.version));
+            let written = records.write_counter(counter, 0, expected).await;
+            written.into_result()?;
+        }
+        let bytes = record::JOB.encode(&[&records.job.to_string(), job_name]);
+        let identity = store.write(IDENTITY, bytes.into(), Expected::Absent);
+        identity.await.into_result()?;
+        Ok(records)
+    }
+
+    fn of(store: &Arc<dyn RecordStore>, job: JobId) -> JobRecords {
+        JobRecords {
+            store: Arc::clone(store),
+            job,
+            counters: Arc::default(),
+        }
+    }
+
+    pub(crate) fn job(&self) -> JobId {
+        self.job
+    }
+
+    pub(crate) fn store(&self) -> &dyn RecordStore {
+        &*self.store
+    }
+
+    pub(crate) async fn reserve_attempt(&self) -> Result<AttemptNumber, StorageError> {
+        let _counters = self.counters.lock().await;
+        let (last, version) = self.read_counter(ATTEMPTS).await?;
+        let next = last.checked_add(1).expect("fewer than 2^64 attempts");
+        let written = self.write_counter(ATTEMPTS, next, Expected::Version(version));
+        written.await.into_result()?;
+        Ok(AttemptNumber(next))
+    }
+
+    pub(crate) async fn last_attempt(&self) -> Result<AttemptNumber, StorageError> {
+        let (last, _) = self.read_counter(ATTEMPTS).await?;
+        Ok(AttemptNumber(last))
+    }
+
+    pub(crate) async fn reserve_ids(&self, up_to: CheckpointId) -> Written {
+        let _counters = self.counters.lock().await;
+        match self.read_counter(CHECKPOINT_IDS).await {
+            Ok((reserved, _)) if reserved >= up_to.0 => Written::Done,
+            Ok((_, version)) => {
+                let expected = Expected::Version(version);
+                self.write_counter(CHECKPOINT_IDS, up_to.0, expected).await
+            }
+            Err(error) => Written::NotDone(error),
+        }
+    }
+
+    /// The largest id that was reserved, or that a pointer or the origin has.
+    pub(crate) async fn largest_id(&self) -> Result<CheckpointId, StorageError> {
+        let (reserved, _) = self.read_counter(CHECKPOINT_IDS).await?;
+        let origin = self.origin().await?.map(|origin| origin.checkpoint);
+        let completed = self.completed_ids().await?;
+        let known = completed.into_iter().chain(origin);
+        Ok(known.fold(CheckpointId(reserved), CheckpointId::max))
+    }
+
+    pub(crate) async fn add_pointer(&self, pointer: &CheckpointPointer) -> Written {
+        let bytes = pointer.encode(self.job).into();
+        let name = names::pointer_name(pointer.checkpoint);
+        self.store.write(&name, bytes, Expected::Absent).await
+    }
+
+    pub(crate) async fn remove_pointer(&self, checkpoint: CheckpointId) -> Written {
+        self.store.remove(&names::pointer_name(checkpoint)).await
+    }
+
+    /// The ids that there are pointers to, ascending by number.
+    pub(crate) async fn completed_ids(&self) -> Result<Vec<CheckpointId>, StorageError> {
+        let mut ids = Vec::new();
+        for name in self.store.list(COMPLETED).await? {
+            let id = names::parse_pointer_file_name(&name);
+            ids.push(id.ok_or_else(|| StorageError::Malformed {
+                file: self.store.describe(&format!("{COMPLETED}/{name}")),
+                reason: "its name is no checkpoint id of 20 digits".to_owned(),
+            })?);
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The pointer to `checkpoint`, which was listed.
+    pub(crate) async fn pointer(
+        &self,
+        checkpoint: CheckpointId,
+    ) -> Result<CheckpointPointer, StorageError> {
+        let name = names::pointer_name(checkpoint);
+        let bytes = self.expect(&name).await?;
+        let file = self.store.describe(&name);
+        let pointer = CheckpointPointer::decode(&file, self.job, &bytes)?;
+        if pointer.checkpoint == checkpoint {
+            return Ok(pointer);
+        }
+        let reason = format!("it points to `{}`", pointer.checkpoint);
+        Err(StorageError::Malformed { file, reason })
+    }
+
+    /// Refuses to go on if `checkpoint` has a pointer.
+    pub(crate) async fn refuse_completed(
+        &self,
+        checkpoint: CheckpointId,
+    ) -> Result<(), StorageError> {
+        let name = names::pointer_name(checkpoint);
+        match self.store.read(&name).await? {
+            None => Ok(()),
+            Some(_) => Err(StorageError::StillReferenced {
+                checkpoint,
+                pointer: self.store.describe(&name),
+            }),
+        }
+    }
+
+    pub(crate) async fn mark_finished(&self, checkpoint: CheckpointId) -> Written {
+        let bytes = record::FINISHED.encode(&[&self.job.to_string(), &checkpoint.0.to_string()]);
+        let marker = self.store.write(FINISHED, bytes.into(), Expected::Absent);
+        marker.await
+    }
+
+    pub(crate) async fn finished(&self) -> Result<Option<CheckpointId>, StorageError> {
+        let Some(found) = self.store.read(FINISHED).await? else {
+            return Ok(None);
+        };
+        let file = self.store.describe(FINISHED);
+        let values = record::FINISHED.decode(&file, &found.bytes)?;
+        record::check_job(&file, self.job, &values[0])?;
+        record::parse_number(&file, &values[1]).map(|id| Some(CheckpointId(id)))
+    }
+
+    pub(crate) async fn record_origin(&self, origin: &Origin) -> Written {
+        let bytes = origin.encode(self.job).into();
+        self.store.write(ORIGIN, bytes, Expected::Absent).await
+    }
+
+    pub(crate) async fn origin(&self) -> Result<Option<Origin>, StorageError> {
+        let Some(found) = self.store.read(ORIGIN).await? else {
+            return Ok(None);
+        };
+        let file = self.store.describe(ORIGIN);
+        Origin::decode(&file, self.job, &found.bytes).map(Some)
+    }
+
+    async fn expect(&self, name: &str) -> Result<Bytes, StorageError> {
+        let file = || self.store.describe(name);
+        let found = self.store.read(name).await?;
+        let found = found.ok_or_else(|| StorageError::Missing { file: file() })?;
+        Ok(found.bytes)
+    }
+
+    async fn read_counter(&self, name: &str) -> Result<(u64, RecordVersion), StorageError> {
+        let file = self.store.describe(name);
+        let Some(found) = self.store.read(name).await? else {
+            return Err(StorageError::Missing { file });
+        };
+        let values = record::COUNTER.decode(&file, &found.bytes)?;
+        record::check_job(&file, self.job, &values[0])?;
+        if values[1] != name {
+            let reason = format!("it counts `{}`", values[1]);
+            return Err(StorageError::Malformed { file, reason });
+        }
+        Ok((record::parse_number(&file, &values[2])?, found.version))
+    }
+
+    async fn write_counter(&self, name: &str, last: u64, expected: Expected) -> Written {
+        let bytes = record::COUNTER.encode(&[&self.job.to_string(), name, &last.to_string()]);
+        self.store.write(name, bytes.into(), expected).await
+    }
+}

@@ -1,0 +1,150 @@
+//! Reading a snapshot by its path: a savepoint, or a checkpoint of this or another job.
+//!
+//! Nothing is known of such a folder but what is in it, so everything is checked before a job goes
+//! on from it: the metadata, and that each of its files is there with its recorded length.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use futures::{TryStreamExt, stream};
+use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, Owner, SnapshotLocation};
+use url::Url;
+
+use crate::checkpoint_storage::{
+    CONCURRENT_MAX, METADATA, at, expect_id, locate_elsewhere, read, verify_length,
+};
+use crate::error::StorageError;
+use crate::location::{into_absolute, location_of};
+use crate::objects::blocking;
+use crate::{folder, names};
+
+/// Reads the snapshot at `place`: the folder of a savepoint or of a checkpoint (`chk-N`), or the
+/// `_metadata` in it. It comes with the folder as its location, with whole URLs as names of its
+/// files, and as the user's. Nobody has to own the namespace it lies in. See also
+/// [`parse_snapshot_path`].
+///
+/// # Errors
+/// [`StorageError::Missing`] if nothing is there or a file of it is gone;
+/// [`StorageError::NotASnapshot`] for folders without metadata, that of a job among them, whose
+/// snapshots it names; damage, other versions, [`StorageError::WrongLength`] of a file.
+pub async fn load_snapshot(place: &Url) -> Result<CompletedCheckpoint, StorageError> {
+    let path = names::directory_of(place)?;
+    let folder = blocking(move || snapshot_folder(&path)).await?;
+    let checkpoint = read_folder(&location_of(&folder)?).await?;
+    stream::iter(checkpoint.files().map(Ok))
+        .try_for_each_concurrent(CONCURRENT_MAX, |handle| async move {
+            verify_length(&locate_elsewhere(&handle.name)?, handle).await
+        })
+        .await?;
+    Ok(checkpoint)
+}
+
+/// Parses what a user gives as a snapshot to go on from: a path (made absolute) or a `file://`
+/// URL, of a folder or the `_metadata` in it. Gives its folder; nothing is read.
+///
+/// # Errors
+/// [`StorageError::UnsupportedScheme`] for other schemes, [`StorageError::InvalidLocation`] for
+/// what is neither.
+pub fn parse_snapshot_path(text: &str) -> Result<SnapshotLocation, StorageError> {
+    let path = names::directory_of(&names::parse_checkpoint_dir(text)?)?;
+    if path.file_name().is_some_and(|name| name == METADATA)
+        && let Some(folder) = path.parent()
+    {
+        return location_of(folder);
+    }
+    location_of(&path)
+}
+
+/// Reads the metadata of a snapshot that is known to be the one with this id, taken by `job`.
+pub(crate) async fn read_at(
+    location: &SnapshotLocation,
+    job: JobId,
+    id: CheckpointId,
+) -> Result<CompletedCheckpoint, StorageError> {
+    let checkpoint = read_folder(location).await?;
+    let file = || at(location, METADATA).map_or_else(|_| location.to_string(), |at| at.file());
+    if checkpoint.job != job {
+        return Err(StorageError::OtherJob {
+            file: file(),
+            expected: job,
+            found: checkpoint.job,
+        });
+    }
+    expect_id(&file(), id, &checkpoint)?;
+    Ok(checkpoint)
+}
+
+/// Refuses to go on if there is metadata in `location` that isn't of this snapshot.
+pub(crate) async fn refuse_foreign(
+    location: &SnapshotLocation,
+    job: JobId,
+    id: CheckpointId,
+) -> Result<(), StorageError> {
+    match read_at(location, job, id).await {
+        Err(error @ (StorageError::OtherJob { .. } | StorageError::OtherCheckpoint { .. })) => {
+            Err(error)
+        }
+        // What can't be read is what was left of it, or nothing.
+        _ => Ok(()),
+    }
+}
+
+async fn read_folder(location: &SnapshotLocation) -> Result<CompletedCheckpoint, StorageError> {
+    let checkpoint = read(&at(location, METADATA)?).await?;
+    let mut checkpoint = into_absolute(checkpoint, location);
+    checkpoint.owner = Owner::User;
+    Ok(checkpoint)
+}
+
+/// The folder of the snapshot at `path`.
+fn snapshot_folder(path: &Path) -> Result<PathBuf, StorageError> {
+    let file = || path.display().to_string();
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(StorageError::Missing { file: file() });
+        }
+        Err(source) => {
+            return Err(StorageError::Io {
+                action: "look at",
+                file: file(),
+                source,
+            });
+        }
+    };
+    match path.parent() {
+        Some(folder) if path.ends_with(METADATA) && found.is_file() => Ok(folder.to_owned()),
+        _ if found.is_file() => Err(StorageError::NotASnapshot {
+            path: file(),
+            reason: "it is a file; a snapshot is a folder with a `_metadata`".to_owned(),
+        }),
+        _ if path.join(METADATA).is_file() => Ok(path.to_owned()),
+        _ => Err(StorageError::NotASnapshot {
+            path: file(),
+            reason: why_not(path)?,
+        }),
+    }
+}
+
+/// Why a folder without metadata is no snapshot, and what may have been meant.
+fn why_not(path: &Path) -> Result<String, StorageError> {
+    let entries = folder::entries(path)?;
+    let mut inside: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.is_folder && entry.path.join(METADATA).is_file())
+        .map(|entry| (names::parse_checkpoint_folder(&entry.name), &entry.name))
+        .collect();
+    inside.sort();
+    let inside: Vec<String> = inside.iter().map(|(_, name)| format!("`{name}`")).collect();
+    if !inside.is_empty() {
+        return Ok(format!(
+            "it has no `_metadata`, but snapshots are in it; give one of them: {}",
+            inside.join(", ")
+        ));
+    }
+    if entries.iter().any(|entry| entry.name == names::IDENTITY) {
+        return Ok("it is the folder of a job in which nothing has completed".to_owned());
+    }
+    Ok("it has no `_metadata`: it is something else, or did not complete".to_owned())
+}

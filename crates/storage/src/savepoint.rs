@@ -1,0 +1,71 @@
+//! The folders of savepoints: made before anything is triggered, so that a place that can't be
+//! written to fails the request and not the snapshot of every subtask.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tidegate_types::message::WriteOutcome;
+use tidegate_types::{AttemptNumber, SnapshotLocation};
+
+use crate::error::StorageError;
+use crate::ha::Written;
+use crate::job_store::JobStore;
+use crate::objects::{blocking, injected};
+use crate::{folder, location, names};
+
+impl JobStore {
+    /// Makes the folder of a savepoint, with those above it. It must not exist: whatever is in a
+    /// folder of this name may be somebody's only copy. Durable when done.
+    ///
+    /// Whoever prepares one publishes metadata there or [discards](Self::discard_files) it.
+    pub async fn prepare_savepoint(&self, location: &SnapshotLocation) -> WriteOutcome {
+        let folder = match location::folder_of(location) {
+            Ok(folder) => folder,
+            Err(error) => return Written::NotDone(error).into(),
+        };
+        match blocking(move || Ok(prepare(&folder))).await {
+            Ok(written) => written.into(),
+            Err(error) => Written::Unknown(error).into(),
+        }
+    }
+
+    /// A name for a state file of `subtask_name` (`count[1]`) in the savepoint at `location`: its
+    /// whole URL. Every call gives another one.
+    pub fn savepoint_file_name(
+        &self,
+        location: &SnapshotLocation,
+        attempt: AttemptNumber,
+        subtask_name: &str,
+    ) -> String {
+        let name = names::plain_state_file_name(attempt, subtask_name);
+        location.child(&name).to_string()
+    }
+}
+
+fn prepare(path: &Path) -> Written {
+    let file = || path.display().to_string();
+    let made = injected("savepoint:prepare", file)
+        .and_then(|()| path.parent().map_or(Ok(()), folder::create_durably))
+        .and_then(|()| {
+            fs::create_dir(path).map_err(|source| match source.kind() {
+                io::ErrorKind::AlreadyExists => StorageError::SavepointExists { folder: file() },
+                _ => StorageError::Io {
+                    action: "create the savepoint folder",
+                    file: file(),
+                    source,
+                },
+            })
+        });
+    if let Err(error) = made {
+        return Written::NotDone(error);
+    }
+    let synced = [Some(path), path.parent()].into_iter().flatten();
+    match synced.map(folder::sync).find_map(Result::err) {
+        None => Written::Done,
+        Some(error) => match folder::remove_if_empty(path) {
+            Ok(true) => Written::NotDone(error),
+            _ => Written::Unknown(error),
+        },
+    }
+}
