@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use tidegate_types::{CheckpointId, JobId, LeaderEpoch};
+use tidegate_types::{CheckpointId, JobId, LeaderEpoch, SnapshotLocation};
 
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,6 +156,39 @@ pub enum StorageError {
         /// What it is instead.
         reason: String,
     },
+    /// A snapshot was given to begin a job with that has checkpoints already.
+    #[error(
+        "the job has completed checkpoints of its own in `{namespace}`, the latest is `{latest}`; \
+         go on without giving a snapshot, or give the job another name or checkpoint directory"
+    )]
+    HasCheckpoints {
+        /// The namespace's folder.
+        namespace: String,
+        /// The newest of them.
+        latest: CheckpointId,
+    },
+    /// The job was begun from another snapshot, or in another mode, than is given now.
+    #[error(
+        "the job in `{namespace}` was begun from {recorded}, not from {given}; give the same or \
+         none, or give the job another name or checkpoint directory"
+    )]
+    OtherOrigin {
+        /// The namespace's folder.
+        namespace: String,
+        /// What it was begun from.
+        recorded: String,
+        /// What is given now.
+        given: String,
+    },
+    /// The snapshot that the job is to go on from can't be read.
+    #[error("can't go on from the snapshot `{location}`")]
+    UnreadableOrigin {
+        /// Its folder.
+        location: SnapshotLocation,
+        /// What is wrong.
+        #[source]
+        cause: Box<StorageError>,
+    },
     /// There is something where a savepoint should be made.
     #[error("the savepoint folder `{folder}` exists already; nothing in it was touched")]
     SavepointExists {
@@ -265,6 +298,8 @@ impl StorageError {
             Self::UnsupportedScheme { .. }
             | Self::InvalidLocation { .. }
             | Self::NotASnapshot { .. }
+            | Self::HasCheckpoints { .. }
+            | Self::OtherOrigin { .. }
             | Self::SavepointExists { .. }
             | Self::MetadataTooLarge { .. } => ErrorKind::Invalid,
             Self::Locked { .. } | Self::Conflict { .. } | Self::Fenced { .. } => ErrorKind::Fenced,
@@ -278,7 +313,9 @@ impl StorageError {
             Self::Version { .. } | Self::OtherJob { .. } | Self::OtherJobName { .. } => {
                 ErrorKind::Incompatible
             }
-            Self::UnreadableCheckpoint { cause, .. } => cause.kind(),
+            Self::UnreadableCheckpoint { cause, .. } | Self::UnreadableOrigin { cause, .. } => {
+                cause.kind()
+            }
             Self::Undeletable { first, .. } => first.kind(),
             Self::StillReferenced { .. } | Self::Unencodable { .. } | Self::TaskLost(_) => {
                 ErrorKind::Internal

@@ -60,6 +60,7 @@ mod checkpoint_storage;
 mod completed;
 mod job_store;
 mod load;
+mod origin;
 mod savepoint;
 mod state_file;
 mod sweep;
@@ -72,5 +73,6 @@ pub use ha::{
 pub use job_store::{JobStore, NamespaceStatus};
 pub use load::{load_snapshot, parse_snapshot_path};
 pub use names::parse_checkpoint_dir;
+pub use origin::{RestoreFrom, Resumed};
 pub use state_file::{StateFileReader, StateFileWriter};
 pub use sweep::{Orphan, SweepReport};

@@ -302,7 +302,9 @@ mod tests {
             error.to_string(),
             "`f` has format version 2; this build of Tidegate reads version 1"
         );
-        let error = JOB.decode("f", &POINTER_V1.encode(&["1", "2"])).unwrap_err();
+        let error = JOB
+            .decode("f", &POINTER_V1.encode(&["1", "2"]))
+            .unwrap_err();
         assert!(
             error.to_string().contains("is a `tidegate-pointer`"),
             "{error}"

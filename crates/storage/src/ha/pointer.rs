@@ -119,7 +119,7 @@ impl std::str::FromStr for RestoreMode {
     }
 }
 
-/// The snapshot that a namespace was begun from.
+/// The snapshot that a namespace was begun from. Displays as its folder and the mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its id.
@@ -130,6 +130,12 @@ pub struct Origin {
     pub mode: RestoreMode,
     /// Its folder.
     pub location: SnapshotLocation,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` ({})", self.location, self.mode)
+    }
 }
 
 impl Origin {

@@ -168,6 +168,10 @@ fn what_breaks_the_rules_is_not_written() {
     refuse(|c| c.operators[1].subtasks[0].keyed = keyed("chk-1/a.state", 1, 5, 4));
     refuse(|c| c.operators[1].subtasks[0].keyed = keyed("chk-1/a.state", 1, 5, 32_768));
     refuse(|c| c.operators[1].subtasks[0].keyed = keyed("../a.state", 1, 4, 5));
+    refuse(|c| c.operators[1].subtasks[0].keyed = keyed("a.state", 1, 4, 5));
+    refuse(|c| c.operators[1].subtasks[0].keyed = keyed("file:///a/b", 1, 4, 5));
+    // In a savepoint files lie beside the metadata, and nowhere else.
+    refuse(|c| c.kind = SnapshotKind::Savepoint);
 }
 
 /// USER-visible limit: operator state that grows without end must not take the process with it.
@@ -217,7 +221,7 @@ fn any_subtask(max: u16) -> impl Strategy<Value = SubtaskState> {
         end: a.max(b),
     });
     let file = (
-        "chk-[1-9][0-9]{0,5}/[a-zA-Z0-9=_-]{1,20}\\.state",
+        "(file://(/[a-z%]{1,5}){1,3}|chk-[1-9][0-9]{0,5})/[a-zA-Z0-9=_-]{1,20}\\.state",
         any::<u64>(),
         any::<u32>(),
     );
@@ -249,15 +253,28 @@ fn any_operator() -> impl Strategy<Value = OperatorCheckpoint> {
     })
 }
 
+/// Names the files as a savepoint does.
+fn beside_the_metadata(operator: &mut OperatorCheckpoint) {
+    let subtasks = operator.subtasks.iter_mut();
+    for keyed in subtasks.filter_map(|subtask| subtask.keyed.as_mut()) {
+        let name = &keyed.file.name;
+        keyed.file.name = name.rsplit('/').next().unwrap_or(name).to_owned();
+    }
+}
+
 fn any_checkpoint() -> impl Strategy<Value = CompletedCheckpoint> {
     let kind = prop_oneof![
         Just(SnapshotKind::Checkpoint),
         Just(SnapshotKind::Final),
-        Just(SnapshotKind::Savepoint)
+        Just(SnapshotKind::Savepoint),
+        any::<bool>().prop_map(|drain| SnapshotKind::StopWithSavepoint { drain }),
     ];
     let ids = (any::<u64>(), any::<u128>(), any::<u64>(), any::<u64>());
     let operators = vec(any_operator(), 0..4);
-    (ids, kind, "\\PC{0,12}", operators).prop_map(|(ids, kind, hash_id, operators)| {
+    (ids, kind, "\\PC{0,12}", operators).prop_map(|(ids, kind, hash_id, mut operators)| {
+        if kind.is_savepoint() {
+            operators.iter_mut().for_each(beside_the_metadata);
+        }
         CompletedCheckpoint {
             id: CheckpointId(ids.0),
             job: JobId(ids.1),
