@@ -153,6 +153,24 @@ impl JobStore {
     }
 }
 
+impl JobStore {
+    /// Deletes one file of a checkpoint that will never complete, wherever it was created. See
+    /// [`discard_files`](Self::discard_files).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn discard_state_file(
+        &self,
+        checkpoint: CheckpointId,
+        file: &FileHandle,
+    ) -> Result<(), StorageError> {
+        let location = split_url(&file.name).map(|(folder, _)| folder);
+        let files = std::slice::from_ref(file);
+        self.discard_files(checkpoint, location.as_ref(), files, false)
+            .await
+    }
+}
+
 /// Whether this names a state file in the right place. Handles may come from another process.
 fn lies_in(name: &str, location: Option<&SnapshotLocation>) -> bool {
     match location {

@@ -66,7 +66,7 @@ mod state_file;
 mod sweep;
 
 pub use error::{ErrorKind, StorageError};
-pub use ha::pointer::{CheckpointPointer, Origin, RestoreMode};
+pub use ha::pointer::{CheckpointPointer, Origin};
 pub use ha::{
     Expected, FolderRecords, MemoryNamespace, RecordStore, RecordVersion, Versioned, Written,
 };

@@ -4,11 +4,13 @@
 //! start goes on right, with the path or without it: until something has completed in the
 //! namespace, from the recorded snapshot; after that from the namespace alone.
 
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, Owner, SnapshotLocation};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, Owner, RestoreMode, SnapshotLocation,
+};
 use url::Url;
 
 use crate::error::StorageError;
-use crate::ha::pointer::{CheckpointPointer, Origin, RestoreMode};
+use crate::ha::pointer::{CheckpointPointer, Origin};
 use crate::job_store::JobStore;
 use crate::load::load_snapshot;
 

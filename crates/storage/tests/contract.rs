@@ -3,6 +3,11 @@
 //!
 //! Injections apply to the whole process, so these tests take turns.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes what tests share for a program"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -41,7 +46,7 @@ fn on_each(test: impl Fn(&Namespace)) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in [Kind::Folder, Kind::Memory, Kind::RecordsInMemory] {
-        println!("on {kind:?}");
+        eprintln!("on {kind:?}");
         test(&Namespace {
             kind,
             place: Place::new(),
@@ -211,7 +216,7 @@ fn a_new_leader_fences_all_older_ones() {
     });
 }
 
-// BC-11, BC-62, ZK-02, H8, H10, ST-14: A leads and pauses, B takes over and goes on, A wakes up.
+// BC-11, BC-62, ZK-02, H8, H10, P5, ST-14: A leads and pauses, B takes over and goes on, A wakes up.
 #[test]
 fn a_leader_that_wakes_up_late_changes_and_deletes_nothing() {
     on_each(|namespace| {
@@ -276,7 +281,7 @@ fn two_leaders_at_the_beginning_make_one_identity() {
     });
 }
 
-// ST-02, ST-08, ZK-01, H1, H6
+// ST-02, ST-08, ZK-01, H1, H2, H6
 #[test]
 fn completed_checkpoints_are_listed_by_number() {
     on_each(|namespace| {
@@ -471,7 +476,7 @@ fn checkpoints_that_fail_leave_nothing() {
     });
 }
 
-// H4, CO-01: a crash between the two writes of a completion leaves orphans, which a sweep finds.
+// H4, O6: a crash between the two writes of a completion leaves orphans, which a sweep finds.
 #[test]
 fn metadata_without_a_pointer_is_an_orphan() {
     on_each(|namespace| {
@@ -515,7 +520,7 @@ fn what_a_leader_completed_outlives_it() {
     });
 }
 
-// ST-12, ZK-04, CO-03: dropped at a terminal end, everything is gone, and stays gone.
+// ST-12, ZK-04: dropped at a terminal end, everything is gone, and stays gone.
 #[test]
 fn a_finished_job_can_drop_everything() {
     on_each(|namespace| {

@@ -1,7 +1,9 @@
 //! What the completed-checkpoint store holds of a checkpoint, and what a namespace remembers of
 //! the snapshot it was begun from: where it lies, whose it is.
 
-use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, Owner, SnapshotLocation};
+use tidegate_types::{
+    CheckpointId, CompletedCheckpoint, JobId, Owner, RestoreMode, SnapshotLocation,
+};
 
 use crate::error::StorageError;
 use crate::names;
@@ -83,42 +85,6 @@ impl CheckpointPointer {
     }
 }
 
-/// What becomes of the snapshot that a job is begun from (Flink's restore modes).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RestoreMode {
-    /// It stays the user's: nothing of it is ever changed or deleted.
-    NoClaim,
-    /// It becomes the job's: subsumed and deleted like a checkpoint of its own.
-    Claim,
-}
-
-impl RestoreMode {
-    /// As flags and records spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RestoreMode::NoClaim => "no-claim",
-            RestoreMode::Claim => "claim",
-        }
-    }
-}
-
-impl std::fmt::Display for RestoreMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for RestoreMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        [RestoreMode::NoClaim, RestoreMode::Claim]
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
-            .ok_or_else(|| format!("`{text}` is neither `no-claim` nor `claim`"))
-    }
-}
-
 /// The snapshot that a namespace was begun from. Displays as its folder and the mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -145,7 +111,7 @@ impl Origin {
             &job.to_string(),
             &self.checkpoint.0.to_string(),
             &self.taken_by.to_string(),
-            self.mode.as_str(),
+            &self.mode.to_string(),
             self.location.as_str(),
         ])
     }
@@ -157,12 +123,17 @@ impl Origin {
         Ok(Origin {
             checkpoint: CheckpointId(parse_number(file, &values[1])?),
             taken_by: parse_job(file, &values[2])?,
-            mode: values[3]
-                .parse()
-                .map_err(|reason| malformed(file, reason))?,
+            mode: parse_mode(file, &values[3])?,
             location: parse_location(file, &values[4])?,
         })
     }
+}
+
+fn parse_mode(file: &str, text: &str) -> Result<RestoreMode, StorageError> {
+    RestoreMode::ALL
+        .into_iter()
+        .find(|mode| mode.to_string() == text)
+        .ok_or_else(|| malformed(file, format!("`{text}` is no restore mode")))
 }
 
 fn parse_location(file: &str, url: &str) -> Result<SnapshotLocation, StorageError> {
