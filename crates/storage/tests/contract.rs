@@ -216,7 +216,8 @@ fn a_new_leader_fences_all_older_ones() {
     });
 }
 
-// BC-11, BC-62, ZK-02, H8, H10, P5, ST-14: A leads and pauses, B takes over and goes on, A wakes up.
+// BC-11, BC-62, ZK-02, H8, H10, P5, ST-14: A leads and pauses, B takes over and goes on,
+// A wakes up.
 #[test]
 fn a_leader_that_wakes_up_late_changes_and_deletes_nothing() {
     on_each(|namespace| {
