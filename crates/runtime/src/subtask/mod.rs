@@ -12,6 +12,8 @@
 
 mod barriers;
 mod first_barriers;
+#[cfg(test)]
+mod interleavings;
 mod taken;
 
 use std::cell::RefCell;
@@ -38,8 +40,7 @@ use crate::metrics::SubtaskMetrics;
 use crate::output::Collector;
 
 use first_barriers::FirstBarriers;
-pub(crate) use taken::SnapshotWrite;
-use taken::TakenSnapshots;
+pub(crate) use taken::{SnapshotWrite, TakenSnapshots};
 
 /// How long one activation works before it lets other operators of the worker have a turn.
 const ACTIVATION_MAX: Duration = Duration::from_millis(1);
