@@ -10,7 +10,7 @@ use tidegate_types::{AlignmentMode, CheckpointId, SubtaskId};
 use crate::pipelines::{keyed_count, wait_for_all_ends, wait_until};
 use crate::support::{Driven, Numbers, Options};
 
-// IT-02, A1: what was counted before the snapshot is in it, and nothing else.
+// IT-02, A1, J19: what was counted before the snapshot is in it, and nothing else.
 #[test]
 fn a_restored_job_goes_on_exactly_where_the_snapshot_was() {
     let (plan, before) = keyed_count(Numbers::up_to(2_000_000), 100, 2);
