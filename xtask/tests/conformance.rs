@@ -7,7 +7,6 @@ use xtask::tidy::{report, repository_root};
 
 /// What core rows of the coordinator may still wait for. This list may only shrink.
 const CORE_MAY_WAIT_FOR: &[&str] = &[
-    "completed-checkpoint store",
     "RocksDB backend",
 ];
 
