@@ -3,7 +3,8 @@
 //! Drives a real `Job` over the graph *enumerator → reader → three keyed operators → committing
 //! sink* (or an enumerator alone) through checkpoints whose acknowledgements come in random order,
 //! and answers every write at once. The times are medians over rounds of the time within
-//! `Job::step` alone, by the wall clock.
+//! `Job::step` alone, by the wall clock. Reports are made a few at a time, just before the job gets
+//! them, as they come off a network.
 //!
 //! Run with `cargo bench -p tidegate-coordinator --bench scale [-- SUBTASKS…]`; sizes default to
 //! 1, 100, 10 000 and 100 000.
@@ -25,9 +26,13 @@ use tidegate_types::{
 
 const ATTEMPT: AttemptNumber = AttemptNumber(1);
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How many reports are made at a time.
+const BATCH: usize = 64;
 
 fn main() {
-    let sizes: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    let sizes: Vec<usize> = std::env::args()
+        .filter_map(|arg| arg.parse().ok())
+        .collect();
     let sizes = match sizes.is_empty() {
         true => vec![1, 100, 10_000, 100_000],
         false => sizes,
@@ -64,7 +69,7 @@ fn measure(subtasks: usize) {
     let (abort, late) = bench.abort();
     let committed = bench.finish();
     let mut median = |of: fn(&Round) -> Duration| {
-        rounds_taken.sort_by_key(|round| of(round));
+        rounds_taken.sort_by_key(&of);
         of(&rounds_taken[rounds / 2])
     };
     let micros = |duration: Duration| duration.as_nanos() as f64 / 1e3;
@@ -140,21 +145,26 @@ impl Bench {
         start.elapsed()
     }
 
-    /// Takes steps and says how long they took in all.
-    fn steps(&mut self, events: Vec<JobEvent>) -> Duration {
+    /// Takes a step for a report of each subtask, and says how long they took in all.
+    fn steps(&mut self, from: &[SubtaskId], said: impl Fn(SubtaskId) -> Report) -> Duration {
         let now = Now {
             monotonic: Millis(self.now),
             wall: UnixMillis(self.now),
         };
-        let start = Instant::now();
-        for event in events {
-            self.job.step(now, event, &mut self.actions);
+        let mut spent = Duration::ZERO;
+        for batch in from.chunks(BATCH) {
+            let events: Vec<_> = batch.iter().map(|subtask| report(said(*subtask))).collect();
+            let start = Instant::now();
+            for event in events {
+                self.job.step(now, event, &mut self.actions);
+            }
+            spent += start.elapsed();
         }
-        start.elapsed()
+        spent
     }
 
     /// Answers every action until there are none; returns the time within the job and the id
-    /// triggered last. Metadata is put aside if `published` wants it.
+    /// triggered last.
     fn answer(&mut self) -> (Duration, Option<CheckpointId>) {
         let (mut spent, mut triggered) = (Duration::ZERO, None);
         while !self.actions.is_empty() {
@@ -179,9 +189,8 @@ impl Bench {
     fn run(&mut self) -> Duration {
         self.step(JobEvent::Start);
         self.answer();
-        let running = |subtask: &SubtaskId| report(Report::Running { subtask: *subtask });
-        let events = self.subtasks.iter().map(running).collect();
-        let spent = self.steps(events);
+        let subtasks = self.subtasks.clone();
+        let spent = self.steps(&subtasks, |subtask| Report::Running { subtask });
         self.answer();
         spent
     }
@@ -193,27 +202,30 @@ impl Bench {
         (spent + more, id.expect("a checkpoint is due"))
     }
 
-    fn acknowledgements(&mut self, checkpoint: CheckpointId) -> Vec<JobEvent> {
-        let acknowledged = |subtask: &SubtaskId| {
-            report(Report::Acknowledged {
-                checkpoint,
-                subtask: *subtask,
-                state: state(&self.graph, checkpoint, *subtask),
-                metrics: SnapshotMetrics {
-                    sync: Duration::from_micros(50),
-                    write: Duration::from_millis(3),
-                    ..SnapshotMetrics::default()
-                },
-            })
-        };
-        let mut events: Vec<JobEvent> = self.subtasks.iter().map(acknowledged).collect();
-        for end in (1..events.len()).rev() {
+    /// All subtasks in a random order.
+    fn shuffled(&mut self) -> Vec<SubtaskId> {
+        let mut subtasks = self.subtasks.clone();
+        for end in (1..subtasks.len()).rev() {
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
-            events.swap(end, (self.random % (end as u64 + 1)) as usize);
+            subtasks.swap(end, (self.random % (end as u64 + 1)) as usize);
         }
-        events
+        subtasks
+    }
+
+    fn acknowledge(&mut self, checkpoint: CheckpointId, from: &[SubtaskId]) -> Duration {
+        let graph = self.graph.clone();
+        self.steps(from, |subtask| Report::Acknowledged {
+            checkpoint,
+            subtask,
+            state: state(&graph, checkpoint, subtask),
+            metrics: SnapshotMetrics {
+                sync: Duration::from_micros(50),
+                write: Duration::from_millis(3),
+                ..SnapshotMetrics::default()
+            },
+        })
     }
 
     /// A checkpoint from trigger to completion.
@@ -223,12 +235,11 @@ impl Bench {
     }
 
     fn complete(&mut self, trigger: Duration, id: CheckpointId) -> Round {
-        let mut events = self.acknowledgements(id);
-        let last = events.pop().expect("there is a subtask");
-        let before = events.len().max(1) as u32;
-        let acknowledgement = self.steps(events) / before;
+        let subtasks = self.shuffled();
+        let (last, others) = subtasks.split_last().expect("there is a subtask");
+        let acknowledgement = self.acknowledge(id, others) / others.len().max(1) as u32;
         assert!(self.actions.is_empty(), "one is missing");
-        let publish = self.step(last);
+        let publish = self.acknowledge(id, &[*last]);
         let (complete, _) = self.answer();
         let latest = self.job.latest_completed();
         assert_eq!(latest.map(|latest| latest.id), Some(id));
@@ -244,14 +255,12 @@ impl Bench {
     /// all come again: the time of those.
     fn abort(&mut self) -> (Duration, Duration) {
         let (_, id) = self.trigger();
-        let mut events = self.acknowledgements(id);
-        events.pop();
-        self.steps(events);
+        let subtasks = self.shuffled();
+        self.acknowledge(id, &subtasks[1..]);
         self.now += INTERVAL.as_millis() as u64 / 2;
         let abort = self.step(JobEvent::Tick);
         self.answer();
-        let events = self.acknowledgements(id);
-        let late = self.steps(events);
+        let late = self.acknowledge(id, &subtasks);
         self.answer();
         (abort, late)
     }
@@ -263,18 +272,14 @@ impl Bench {
         let Some(commits) = u32::try_from(sinks.len()).ok().filter(|count| *count > 0) else {
             return Duration::ZERO;
         };
-        let ended = |subtask| report(Report::SourceEnded { subtask });
-        self.steps(readers.into_iter().map(ended).collect());
+        self.steps(&readers, |subtask| Report::SourceEnded { subtask });
         let (_, id) = self.answer();
         let checkpoint = id.expect("the final checkpoint is due");
         self.complete(Duration::ZERO, checkpoint);
-        let committed = |subtask| {
-            report(Report::Committed {
-                checkpoint,
-                subtask,
-            })
-        };
-        let spent = self.steps(sinks.into_iter().map(committed).collect());
+        let spent = self.steps(&sinks, |subtask| Report::Committed {
+            checkpoint,
+            subtask,
+        });
         let marked = |action: &JobAction| matches!(action, JobAction::MarkFinished { .. });
         assert!(self.actions.iter().any(marked), "everything is committed");
         self.answer();

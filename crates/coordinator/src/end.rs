@@ -20,6 +20,8 @@ enum State {
     /// The last checkpoint is durable; sinks publish up to it.
     Committing {
         last: CheckpointId,
+        /// How many sinks have not published it yet. Counted, since there may be very many.
+        behind: usize,
         stop: Option<Stop>,
         /// Whether every source had come to its end before it.
         ended: bool,
@@ -82,6 +84,7 @@ impl AttemptEnd {
             State::Ended { after } if checkpoint > after => {
                 self.state = State::Committing {
                     last: checkpoint,
+                    behind: self.behind(checkpoint),
                     stop: None,
                     ended: true,
                 };
@@ -97,6 +100,7 @@ impl AttemptEnd {
         let ended = matches!(self.state, State::Ended { after } if last > after);
         self.state = State::Committing {
             last,
+            behind: self.behind(last),
             ended: ended || stop.summary.kind.drains(),
             stop: Some(stop),
         };
@@ -110,21 +114,37 @@ impl AttemptEnd {
         }
     }
 
+    /// How many sinks have not published a checkpoint.
+    fn behind(&self, checkpoint: CheckpointId) -> usize {
+        let committed = self.committed.values();
+        committed.filter(|id| **id < checkpoint).count()
+    }
+
     /// A sink has published everything up to a checkpoint.
     pub(crate) fn on_committed(&mut self, subtask: SubtaskId, checkpoint: CheckpointId) {
-        if let Some(committed) = self.committed.get_mut(&subtask) {
-            *committed = checkpoint.max(*committed);
+        let Some(committed) = self.committed.get_mut(&subtask) else {
+            return;
+        };
+        let before = std::mem::replace(committed, checkpoint.max(*committed));
+        if let State::Committing { last, behind, .. } = &mut self.state
+            && before < *last
+            && checkpoint >= *last
+        {
+            *behind -= 1;
         }
     }
 
     /// What the attempt has come to, if everything is durable and published.
     pub(crate) fn conclusion(&self) -> Option<Conclusion> {
-        let State::Committing { last, stop, ended } = &self.state else {
+        let State::Committing {
+            behind: 0,
+            stop,
+            ended,
+            ..
+        } = &self.state
+        else {
             return None;
         };
-        if self.committed.values().any(|id| id < last) {
-            return None;
-        }
         Some(match stop {
             Some(stop) if !ended => Conclusion::Suspended(stop.clone()),
             stop => Conclusion::Finished(stop.clone()),

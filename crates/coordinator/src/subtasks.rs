@@ -2,6 +2,10 @@
 //!
 //! A subtask's position is the number of subtasks of all operators before its own, plus its index.
 //! Positions are those of one job graph and are never written down.
+//!
+//! What subtasks hand in is large and comes in any order. [`Arrivals`] appends it, so that taking
+//! something in touches memory that is in the cache, also with 100 000 subtasks; only a small
+//! number goes to the subtask's own place.
 
 use std::ops::Range;
 
@@ -62,6 +66,105 @@ impl SubtaskTable {
     }
 }
 
+/// In place of a number: nothing has come yet.
+const MISSING: u32 = u32::MAX;
+
+/// At most one value for each position. Two allocations, made at once.
+///
+/// Invariant: the numbers that are not `MISSING` are those of all values, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arrivals<T> {
+    /// By position, the number of its value.
+    numbers: Vec<u32>,
+    /// In order of arrival.
+    values: Vec<T>,
+}
+
+impl<T> Arrivals<T> {
+    /// Nothing yet for any of `count` positions.
+    pub(crate) fn new(count: usize) -> Self {
+        assert!(count < MISSING as usize, "{count} subtasks can be numbered");
+        Arrivals {
+            numbers: vec![MISSING; count],
+            values: Vec::with_capacity(count),
+        }
+    }
+
+    /// How many positions there are.
+    pub(crate) fn positions(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// How many of them have no value.
+    pub(crate) fn missing(&self) -> usize {
+        self.numbers.len() - self.values.len()
+    }
+
+    /// Takes in a value unless the position has one. Takes constant time.
+    ///
+    /// # Panics
+    /// If there is no such position.
+    pub(crate) fn insert(&mut self, position: usize, value: T) -> bool {
+        let number = &mut self.numbers[position];
+        if *number != MISSING {
+            return false;
+        }
+        *number = self.values.len() as u32;
+        self.values.push(value);
+        true
+    }
+
+    /// The values of some positions, in order of positions.
+    ///
+    /// # Panics
+    /// If there are no such positions.
+    pub(crate) fn range(&self, positions: Range<usize>) -> ArrivalsOf<'_, T> {
+        ArrivalsOf {
+            numbers: &self.numbers[positions],
+            values: &self.values,
+        }
+    }
+
+    /// The values of all positions.
+    pub(crate) fn all(&self) -> ArrivalsOf<'_, T> {
+        self.range(0..self.positions())
+    }
+
+    /// The values in order of positions; there must be one for each.
+    pub(crate) fn into_ordered(mut self) -> impl Iterator<Item = T>
+    where
+        T: Default,
+    {
+        let numbers = self.numbers.into_iter();
+        numbers.map(move |number| std::mem::take(&mut self.values[number as usize]))
+    }
+}
+
+/// The values of adjacent positions.
+#[derive(Debug)]
+pub(crate) struct ArrivalsOf<'a, T> {
+    numbers: &'a [u32],
+    values: &'a [T],
+}
+
+impl<T> Clone for ArrivalsOf<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ArrivalsOf<'_, T> {}
+
+impl<'a, T> ArrivalsOf<'a, T> {
+    /// By position; `None` where nothing has come.
+    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Option<&'a T>> + 'a {
+        let values = self.values;
+        self.numbers
+            .iter()
+            .map(|number| values.get(*number as usize))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_types::MaxParallelism;
@@ -107,5 +210,18 @@ mod tests {
             assert_eq!(table.position(SubtaskId { operator, index }), None);
         }
         assert_eq!(self::table(&[]).1.count(), 0);
+    }
+
+    #[test]
+    fn arrivals_are_found_by_position_and_counted_once() {
+        let mut arrivals = Arrivals::new(3);
+        assert!(arrivals.insert(2, "c") && arrivals.insert(0, "a"));
+        assert!(!arrivals.insert(2, "other"));
+        assert_eq!((arrivals.positions(), arrivals.missing()), (3, 1));
+        let all: Vec<_> = arrivals.all().iter().collect();
+        assert_eq!(all, [Some(&"a"), None, Some(&"c")]);
+        assert_eq!(arrivals.range(1..3).iter().flatten().count(), 1);
+        assert!(arrivals.insert(1, "b"));
+        assert_eq!(arrivals.into_ordered().collect::<String>(), "abc");
     }
 }

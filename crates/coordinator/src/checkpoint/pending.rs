@@ -1,10 +1,8 @@
 //! A checkpoint that is being taken: collects acknowledgements and owns the files in them.
 //!
-//! States lie in one array by the subtasks' [positions](SubtaskTable): an acknowledgement takes
-//! constant time whatever the number of subtasks, and nothing walks the array before the
+//! States are kept by the subtasks' [positions](SubtaskTable) in [`Arrivals`]: an acknowledgement
+//! takes constant time whatever the number of subtasks, and nothing walks over them before the
 //! checkpoint ends.
-//!
-//! Invariant: `missing` is the number of subtasks without a state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use tidegate_types::{
 
 use crate::failure::Waiting;
 use crate::request::RequestId;
-use crate::subtasks::SubtaskTable;
+use crate::subtasks::{Arrivals, SubtaskTable};
 
 /// What a checkpoint made of an acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,9 +50,8 @@ pub(crate) struct PendingCheckpoint {
     pub(crate) request: Option<RequestId>,
     pub(crate) subtasks: Arc<SubtaskTable>,
     deadline: Millis,
-    /// By position; `None` until the subtask acknowledges.
-    states: Vec<Option<SubtaskState>>,
-    missing: usize,
+    /// Of those that have acknowledged.
+    states: Arrivals<SubtaskState>,
     /// Subtasks that acknowledged though they aren't part of the job.
     strangers: BTreeSet<SubtaskId>,
 }
@@ -69,7 +66,6 @@ impl PendingCheckpoint {
         deadline: Millis,
         subtasks: &Arc<SubtaskTable>,
     ) -> Self {
-        let missing = subtasks.count();
         PendingCheckpoint {
             barrier,
             attempt,
@@ -78,8 +74,7 @@ impl PendingCheckpoint {
             request: None,
             subtasks: subtasks.clone(),
             deadline,
-            states: vec![None; missing],
-            missing,
+            states: Arrivals::new(subtasks.count()),
             strangers: BTreeSet::new(),
         }
     }
@@ -100,13 +95,10 @@ impl PendingCheckpoint {
                 false => Ack::Duplicate,
             };
         };
-        let slot = &mut self.states[position];
-        if slot.is_some() {
-            return Ack::Duplicate;
+        match self.states.insert(position, state) {
+            true => Ack::Accepted,
+            false => Ack::Duplicate,
         }
-        *slot = Some(state);
-        self.missing -= 1;
-        Ack::Accepted
     }
 
     /// Whether the subtask takes part in the checkpoint.
@@ -115,7 +107,7 @@ impl PendingCheckpoint {
     }
 
     pub(crate) fn is_fully_acknowledged(&self) -> bool {
-        self.missing == 0
+        self.states.missing() == 0
     }
 
     /// Whether a newer completed checkpoint makes it useless. A savepoint is the user's and goes
@@ -127,31 +119,34 @@ impl PendingCheckpoint {
     /// When it expires: never once everything is acknowledged, since all that is left to do is
     /// the coordinator's.
     pub(crate) fn deadline(&self) -> Option<Millis> {
-        let waits = self.missing > 0 || self.stage == Stage::Preparing;
+        let waits = !self.is_fully_acknowledged() || self.stage == Stage::Preparing;
         waits.then_some(self.deadline)
     }
 
     /// Who has not acknowledged. Walks over the subtasks until it has enough names.
     pub(crate) fn waiting(&self, graph: &JobGraph) -> Waiting {
-        let missing = self.states.iter().enumerate().filter(|(_, s)| s.is_none());
-        let named = missing
-            .take(Waiting::NAMED_MAX.min(self.missing))
+        let count = self.states.missing();
+        let states = self.states.all().iter().enumerate();
+        let named = states
+            .filter(|(_, state)| state.is_none())
+            .take(Waiting::NAMED_MAX.min(count))
             .map(|(position, _)| graph.display(self.subtasks.subtask(position)).to_string());
         Waiting {
             named: named.collect(),
-            count: self.missing,
+            count,
         }
     }
 
     /// Gives up the files: which subtasks they came from (strangers' are discarded already).
     pub(crate) fn into_files(self) -> (Vec<SubtaskId>, Vec<FileHandle>) {
-        let acknowledged = self.states.iter().enumerate().filter(|(_, s)| s.is_some());
+        let states = self.states.all();
+        let acknowledged = states.iter().enumerate().filter(|(_, s)| s.is_some());
         let subtasks = acknowledged
             .map(|(position, _)| self.subtasks.subtask(position))
             .chain(self.strangers)
             .collect();
-        let states = self.states.iter().flatten();
-        let files = states.flat_map(SubtaskState::files).cloned().collect();
+        let files = states.iter().flatten().flat_map(SubtaskState::files);
+        let files = files.cloned().collect();
         (subtasks, files)
     }
 
@@ -162,10 +157,10 @@ impl PendingCheckpoint {
     pub(crate) fn into_completed(self, job: JobId, graph: &JobGraph) -> CompletedCheckpoint {
         let id = self.id();
         assert!(
-            self.missing == 0,
+            self.is_fully_acknowledged(),
             "{id} is finalised before all have acknowledged"
         );
-        let mut states = self.states.into_iter().flatten();
+        let mut states = self.states.into_ordered();
         let operators = graph
             .operators
             .iter()
@@ -192,14 +187,15 @@ impl PendingCheckpoint {
     }
 
     pub(crate) fn check_invariants(&self, graph: &JobGraph) {
-        let missing = self.states.iter().filter(|state| state.is_none()).count();
+        let missing = self.states.all().iter().filter(Option::is_none).count();
         assert_eq!(
-            self.missing, missing,
+            self.states.missing(),
+            missing,
             "every subtask is missing or has acknowledged"
         );
         let parallelisms = graph.operators.iter().map(|op| op.parallelism as usize);
         assert_eq!(
-            self.states.len(),
+            self.states.positions(),
             parallelisms.sum::<usize>(),
             "the places are those of the graph"
         );
@@ -296,7 +292,7 @@ mod tests {
             assert_eq!(ack(&mut pending, operator, index), Ack::Duplicate);
             assert!(!pending.involves(subtask(operator, index)));
         }
-        assert_eq!(pending.missing, 7);
+        assert_eq!(pending.states.missing(), 7);
         pending.check_invariants(&graph());
     }
 

@@ -1,7 +1,7 @@
 //! The details of one checkpoint: what became of it, and how each subtask spent its time.
 //!
 //! There may be 100 000 subtasks and the details of several checkpoints are kept, so a subtask's
-//! record is packed into 40 bytes of one array, and people see [`SubtaskStatistics`].
+//! record is packed into 40 bytes, and people see [`SubtaskStatistics`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tidegate_types::{
     AttemptNumber, CheckpointId, Millis, OperatorUid, SnapshotFormat, SnapshotKind,
-    SnapshotLocation, SubtaskId, UnixMillis,
+    SnapshotLocation, UnixMillis,
 };
 
 use crate::checkpoint::PendingCheckpoint;
-use crate::subtasks::SubtaskTable;
+use crate::subtasks::{Arrivals, ArrivalsOf, SubtaskTable};
 use crate::summary::Summary;
 
 use super::{CompletedSummary, SubtaskSnapshot};
@@ -60,8 +60,8 @@ pub struct CheckpointStatistics {
     pub acknowledged: usize,
     triggered: Millis,
     subtasks: Arc<SubtaskTable>,
-    /// By position.
-    records: Vec<Record>,
+    /// Of those that have acknowledged.
+    records: Arrivals<Record>,
 }
 
 /// What a history knows of one subtask.
@@ -79,23 +79,11 @@ struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    Missing,
     InTime,
     Late,
 }
 
 impl Record {
-    const MISSING: Record = Record {
-        bytes: 0,
-        alignment_bytes: 0,
-        acknowledged_after_ms: 0,
-        start_delay_ms: 0,
-        alignment_us: 0,
-        sync_us: 0,
-        write_us: 0,
-        standing: Standing::Missing,
-    };
-
     fn new(snapshot: &SubtaskSnapshot, triggered: Millis, standing: Standing) -> Self {
         let metrics = &snapshot.metrics;
         Record {
@@ -165,13 +153,13 @@ impl CheckpointStatistics {
             acknowledged: 0,
             triggered: pending.triggered,
             subtasks: pending.subtasks.clone(),
-            records: vec![Record::MISSING; pending.subtasks.count()],
+            records: Arrivals::new(pending.subtasks.count()),
         }
     }
 
     /// How many subtasks take part.
     pub fn subtask_count(&self) -> usize {
-        self.records.len()
+        self.records.positions()
     }
 
     /// From trigger to end; `None` while it is under way.
@@ -189,7 +177,7 @@ impl CheckpointStatistics {
             .operators()
             .map(|(uid, places)| OperatorStatistics {
                 uid,
-                records: &self.records[places],
+                records: self.records.range(places),
             })
     }
 
@@ -214,16 +202,9 @@ impl CheckpointStatistics {
 
     /// The first acknowledgement of a subtask is the one that tells how it fared.
     fn fill(&mut self, snapshot: &SubtaskSnapshot, standing: Standing) -> bool {
-        let Some(position) = self.position_of_missing(snapshot.subtask) else {
-            return false;
-        };
-        self.records[position] = Record::new(snapshot, self.triggered, standing);
-        true
-    }
-
-    fn position_of_missing(&self, subtask: SubtaskId) -> Option<usize> {
-        let position = self.subtasks.position(subtask)?;
-        (self.records[position].standing == Standing::Missing).then_some(position)
+        let record = Record::new(snapshot, self.triggered, standing);
+        let position = self.subtasks.position(snapshot.subtask);
+        position.is_some_and(|position| self.records.insert(position, record))
     }
 
     pub(super) fn complete(&mut self, completed: &CompletedSummary) {
@@ -249,7 +230,7 @@ impl fmt::Debug for CheckpointStatistics {
             .field("status", &self.status)
             .field("bytes", &self.bytes)
             .field("acknowledged", &self.acknowledged)
-            .field("subtasks", &self.records.len())
+            .field("subtasks", &self.subtask_count())
             .finish_non_exhaustive()
     }
 }
@@ -259,26 +240,29 @@ impl fmt::Debug for CheckpointStatistics {
 pub struct OperatorStatistics<'a> {
     /// The operator.
     pub uid: &'a OperatorUid,
-    records: &'a [Record],
+    records: ArrivalsOf<'a, Record>,
 }
 
 impl<'a> OperatorStatistics<'a> {
     /// By subtask index; `None` for whoever has not acknowledged.
     pub fn subtasks(self) -> impl ExactSizeIterator<Item = Option<SubtaskStatistics>> + 'a {
-        self.records
-            .iter()
-            .map(|record| (record.standing != Standing::Missing).then(|| record.into()))
+        let records = self.records.iter();
+        records.map(|record| record.map(SubtaskStatistics::from))
     }
 
     /// How many subtasks have acknowledged in time.
     pub fn acknowledged(self) -> usize {
         let in_time = |record: &&Record| record.standing == Standing::InTime;
-        self.records.iter().filter(in_time).count()
+        self.records.iter().flatten().filter(in_time).count()
     }
 
     /// Bytes of state of all its subtasks that have acknowledged, in time or not.
     pub fn bytes(self) -> u64 {
-        self.records.iter().map(|record| record.bytes).sum()
+        self.records
+            .iter()
+            .flatten()
+            .map(|record| record.bytes)
+            .sum()
     }
 
     /// When the last of them so far acknowledged, from the trigger on.

@@ -136,7 +136,7 @@ impl Statistics {
     pub const HISTORY_SIZE: usize = 10;
 
     /// Counts from zero and remembers the details of the last `history_size` checkpoints that
-    /// ended, each of which takes 40 bytes per subtask. Zero remembers none.
+    /// ended, each of which takes 44 bytes per subtask. Zero remembers none.
     pub fn new(history_size: usize) -> Self {
         Statistics {
             triggered: 0,
