@@ -23,6 +23,11 @@ test *args:
 tidy:
     cargo test -p xtask
 
+# Changes the cores in small ways, to see whether their tests notice: half an hour or more;
+# `just mutants --short` is the sample that CI takes.
+mutants *args:
+    scripts/mutants.sh {{args}}
+
 # The demo: counts the words of `data/text`. Arguments as in `just demo --parallelism 4`.
 demo *args:
     cargo run --release --example wordcount -- {{args}}
