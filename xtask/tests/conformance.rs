@@ -6,9 +6,7 @@ use xtask::conformance::{DOCUMENT, check, check_share, read_all, render, waiting
 use xtask::tidy::{report, repository_root};
 
 /// What core rows of the coordinator may still wait for. This list may only shrink.
-const CORE_MAY_WAIT_FOR: &[&str] = &[
-    "RocksDB backend",
-];
+const CORE_MAY_WAIT_FOR: &[&str] = &["RocksDB backend"];
 
 // One test, since an update in one process must not be read half-way by another.
 #[test]
