@@ -8,10 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::claims::is_id;
+use super::rows::Group;
 use crate::tidy::Violation;
 
 const NOT_APPLICABLE: &str = "not applicable";
 const OPEN: &str = "open";
+const HEAD: &str = "\
+# What was decided about rows that no test covers, in the order of the rows.
+# `CC-52 not applicable: reason`, or `SP-01 open: capability` with a name from `capabilities.txt`.
+# A row that a test names must not be here; `UPDATE=1 cargo test -p xtask` removes open ones.
+";
 
 /// What was decided about a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,27 +96,45 @@ impl Decisions {
         if !is_id(id) {
             return Err(format!("`{id}` is not like `CC-05` or `G14`"));
         }
-        match self.by_id.insert(id.to_owned(), (line, decision)) {
-            Some((earlier, _)) => Err(format!("`{id}` is decided in line {earlier} already")),
-            None => Ok(()),
+        // Equal lines come from merging; they say the same.
+        match self.by_id.get(id) {
+            Some((earlier, other)) if *other != decision => {
+                return Err(format!("`{id}` is decided otherwise in line {earlier}"));
+            }
+            Some(_) => {}
+            None => drop(self.by_id.insert(id.to_owned(), (line, decision))),
         }
+        Ok(())
     }
 
-    /// Removes the open rows that are covered by now, also from the file's `text`, which it
-    /// returns. What is not applicable stays: a contradiction is for people to solve.
-    pub fn close(&mut self, text: &str, covered: &BTreeSet<String>) -> String {
-        let closed: BTreeSet<usize> = self
-            .by_id
-            .iter()
-            .filter(|(id, (_, decision))| {
-                matches!(decision, Decision::Open { .. }) && covered.contains(*id)
-            })
-            .map(|(_, (line, _))| *line)
-            .collect();
-        self.by_id.retain(|_, (line, _)| !closed.contains(line));
-        let kept = text.lines().enumerate();
-        let kept = kept.filter(|(index, _)| !closed.contains(&(index + 1)));
-        kept.map(|(_, line)| format!("{line}\n")).collect()
+    /// Removes the open rows that are covered by now. What is not applicable stays: a contradiction
+    /// is for people to solve.
+    pub fn close(&mut self, covered: &BTreeSet<String>) {
+        let is_open = |decision: &Decision| matches!(decision, Decision::Open { .. });
+        self.by_id
+            .retain(|id, (_, decision)| !(is_open(decision) && covered.contains(id)));
+    }
+
+    /// The file of decisions, in the order of the rows.
+    pub fn render<'a>(&self, groups: impl Iterator<Item = &'a Group>) -> String {
+        let mut text = HEAD.to_owned();
+        for group in groups {
+            let decided = group.rows.iter().filter_map(|row| {
+                let (_, decision) = self.by_id.get(&row.id)?;
+                Some(match decision {
+                    Decision::NotApplicable { reason } => {
+                        format!("{} {NOT_APPLICABLE}: {reason}\n", row.id)
+                    }
+                    Decision::Open { capability } => format!("{} {OPEN}: {capability}\n", row.id),
+                })
+            });
+            let lines: String = decided.collect();
+            if !lines.is_empty() {
+                text.push('\n');
+                text.push_str(&lines);
+            }
+        }
+        text
     }
 }
 
@@ -162,15 +186,16 @@ mod tests {
 
     #[test]
     fn covered_rows_are_no_longer_open() {
-        let text = "# note\nSP-01 open: savepoints\nSP-02 open: savepoints\n\
-                    CC-52 not applicable: no hooks\n";
-        let (mut read, _) = parse(text);
-        let covered = ["SP-02", "CC-52"].map(str::to_owned).into();
-        let kept = read.close(text, &covered);
-        assert_eq!(
-            kept,
-            "# note\nSP-01 open: savepoints\nCC-52 not applicable: no hooks\n"
+        let (mut read, malformed) = parse(
+            "SP-03 open: savepoints\nSP-02 open: savepoints\nSP-01 open: savepoints\n\n\n\
+             SP-01 open: savepoints\nCC-52 not applicable: no hooks\n",
         );
-        assert_eq!(read.by_id.keys().collect::<Vec<_>>(), ["CC-52", "SP-01"]);
+        assert_eq!(malformed, []);
+        read.close(&["SP-02", "CC-52"].map(str::to_owned).into());
+        let rows = "## CC: a\nCC-52 x\n## ZK: b\nZK-01 x\n## SP: c\nSP-01 x\nSP-02 x\nSP-03 x\n";
+        let groups = super::super::rows::parse("rows.txt", rows, &mut Vec::new());
+        let expected = "\nCC-52 not applicable: no hooks\n\n\
+                        SP-01 open: savepoints\nSP-03 open: savepoints\n";
+        assert_eq!(read.render(groups.iter()), format!("{HEAD}{expected}"));
     }
 }

@@ -98,17 +98,18 @@ impl Conformance {
     }
 
     /// Takes rows that are covered by now from the open ones, and writes decisions and document.
+    /// Leaves the decisions alone while one can't be read: it would be lost.
     ///
     /// # Errors
     /// When a file can't be written.
-    pub fn update(&mut self, root: &Path) -> io::Result<()> {
-        let covered = self.claims().into_keys().map(str::to_owned).collect();
-        let text = fs::read_to_string(root.join(DECISIONS))?;
-        let kept = self.decisions.close(&text, &covered);
-        if kept != text {
-            replace(&root.join(DECISIONS), &kept)?;
+    pub fn update(mut self, root: &Path) -> io::Result<()> {
+        if self.malformed.is_empty() {
+            let covered = self.claims().into_keys().map(str::to_owned).collect();
+            self.decisions.close(&covered);
+            let decisions = self.decisions.render(self.groups());
+            replace(&root.join(DECISIONS), &decisions)?;
         }
-        replace(&root.join(DOCUMENT), &render(self))
+        replace(&root.join(DOCUMENT), &render(&self))
     }
 }
 
