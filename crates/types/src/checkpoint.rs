@@ -25,6 +25,13 @@ pub struct FileHandle {
     pub crc32c: u32,
 }
 
+impl FileHandle {
+    /// Whether the file lies outside of the job's namespace: its name is a whole URL.
+    pub fn lies_elsewhere(&self) -> bool {
+        self.name.contains("://")
+    }
+}
+
 /// Keyed state of one subtask: one file that holds all its keyed states, by key group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedStateHandle {

@@ -33,6 +33,18 @@ enum Ending {
     Completed,
 }
 
+/// What is to be done about the files that a late acknowledgement brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// They are owned, have been discarded before, or may be part of something durable.
+    Leave,
+    /// They are nobody's, and were written to this folder; `None` is the job's own namespace.
+    Discard(Option<SnapshotLocation>),
+    /// The checkpoint is not remembered. What lies in the job's own namespace is nobody's; what
+    /// lies elsewhere may be a savepoint of the user, long completed.
+    DiscardOwn,
+}
+
 /// Remembers how checkpoints ended.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
@@ -57,26 +69,22 @@ impl Ended {
         self.in_doubt.insert(checkpoint);
     }
 
-    /// Whether the files that a late acknowledgement brings are to be discarded: they are nobody's
-    /// and have not been discarded before. If so, gives the folder that they were written to.
-    pub(crate) fn claim_late(
-        &mut self,
-        checkpoint: CheckpointId,
-        subtask: SubtaskId,
-    ) -> Option<Option<SnapshotLocation>> {
+    /// Says what to do about the files that a late acknowledgement brings, and notes that it is
+    /// done: asked again, it leaves them alone.
+    pub(crate) fn claim_late(&mut self, checkpoint: CheckpointId, subtask: SubtaskId) -> Late {
         if self.in_doubt.contains(&checkpoint) {
-            return None;
+            return Late::Leave;
         }
         match self.recent.get_mut(&checkpoint) {
             Some(Ending::Aborted(aborted)) => match &mut aborted.discarded {
-                Discarded::Of(subtasks) => {
-                    let first = subtasks.insert(subtask);
-                    first.then(|| aborted.location.clone())
+                Discarded::Of(subtasks) if !subtasks.contains(&subtask) => {
+                    subtasks.insert(subtask);
+                    Late::Discard(aborted.location.clone())
                 }
-                Discarded::All => None,
+                Discarded::Of(_) | Discarded::All => Late::Leave,
             },
-            Some(Ending::Completed) => None,
-            None => Some(None),
+            Some(Ending::Completed) => Late::Leave,
+            None => Late::DiscardOwn,
         }
     }
 
@@ -124,9 +132,12 @@ mod tests {
         let mut ended = Ended::default();
         let discarded = Discarded::Of([subtask(0)].into());
         ended.abort(CHECKPOINT, aborted(discarded));
-        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), None);
-        assert_eq!(ended.claim_late(CHECKPOINT, subtask(1)), Some(None));
-        assert_eq!(ended.claim_late(CHECKPOINT, subtask(1)), None);
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), Late::Leave);
+        assert_eq!(
+            ended.claim_late(CHECKPOINT, subtask(1)),
+            Late::Discard(None)
+        );
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(1)), Late::Leave);
     }
 
     #[test]
@@ -138,7 +149,8 @@ mod tests {
             location: location.clone(),
         };
         ended.abort(CHECKPOINT, aborted);
-        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), Some(location));
+        let late = Late::Discard(location);
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), late);
         assert!(!ended.is_aborted_checkpoint(CHECKPOINT));
     }
 
@@ -149,7 +161,8 @@ mod tests {
         ended.doubt(CheckpointId(2));
         ended.abort(CheckpointId(3), aborted(Discarded::All));
         for id in 1..=3 {
-            assert_eq!(ended.claim_late(CheckpointId(id), subtask(0)), None);
+            let late = ended.claim_late(CheckpointId(id), subtask(0));
+            assert_eq!(late, Late::Leave);
         }
     }
 
@@ -163,8 +176,9 @@ mod tests {
             ended.abort(CheckpointId(id), aborted(discarded));
         }
         assert_eq!(ended.recent.len(), REMEMBERED_MAX);
-        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), None);
-        assert_eq!(ended.claim_late(CheckpointId(2), subtask(0)), Some(None));
+        assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), Late::Leave);
+        let forgotten = ended.claim_late(CheckpointId(2), subtask(0));
+        assert_eq!(forgotten, Late::DiscardOwn);
         assert!(!ended.is_aborted_checkpoint(CheckpointId(2)));
         assert!(ended.is_aborted_checkpoint(CheckpointId(999)));
     }

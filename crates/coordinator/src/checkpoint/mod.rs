@@ -40,7 +40,7 @@ use crate::statistics::{CompletedSummary, Statistics, SubtaskSnapshot};
 use crate::subtasks::SubtaskTable;
 
 use deletions::Deletions;
-use ended::Ended;
+use ended::{Ended, Late};
 use failures::Failures;
 use finalise::Finalising;
 use ids::Ids;
@@ -298,10 +298,16 @@ impl CheckpointCoordinator {
         }
         self.statistics
             .on_late_snapshot(&ack.snapshot(self.now.monotonic));
-        let files: Vec<FileHandle> = ack.state.files().cloned().collect();
-        if let Some(location) = self.ended.claim_late(id, ack.subtask)
-            && !files.is_empty()
-        {
+        let mut files: Vec<FileHandle> = ack.state.files().cloned().collect();
+        let location = match self.ended.claim_late(id, ack.subtask) {
+            Late::Leave => return,
+            Late::Discard(location) => location,
+            Late::DiscardOwn => {
+                files.retain(|file| !file.lies_elsewhere());
+                None
+            }
+        };
+        if !files.is_empty() {
             self.discard(id, location, files, actions);
         }
     }

@@ -12,6 +12,7 @@
 //! attempt N [outcome]                        the attempt number is reserved
 //! ids N [outcome]                            ids are reserved up to N
 //! running S                                  subtasks report that they run
+//! decline-many N                             so many checkpoints come and go
 //! boot                                       all of the above until every subtask runs
 //! ack CHK S [file=F] [attempt=N]             `file=each`: a file per subtask
 //! decline CHK S REASON
@@ -32,7 +33,7 @@ use tidegate_coordinator::{
 };
 use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::message::{
-    AddressedReport, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
+    AddressedReport, Notice, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
 };
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange,
@@ -60,6 +61,8 @@ pub(crate) struct World {
     ids_wanted: Option<CheckpointId>,
     /// Whether `boot` has to report that all run.
     all_run: bool,
+    /// The checkpoint that was triggered last.
+    triggered: Option<CheckpointId>,
     requests: Cell<u64>,
     /// Whether deletions report back only when a command says so.
     slow_deletions: bool,
@@ -77,6 +80,7 @@ impl World {
             "job" => self.make(&command),
             "boot" => self.boot(),
             "complete" => self.complete(parse::checkpoint(command.words[1])),
+            "decline-many" => self.decline_many(command.words[1].parse().unwrap()),
             "deadline" => vec![self.deadline()],
             "held-back" => vec![render::held_back(self.job().held_back())],
             "statistics" => vec![statistics(self.job().statistics())],
@@ -143,6 +147,10 @@ impl World {
                 self.attempt = attempt.0;
                 self.all_run = false;
             }
+            JobAction::Notify {
+                notice: Notice::Trigger(barrier),
+                ..
+            } => self.triggered = Some(barrier.checkpoint),
             JobAction::PublishMetadata(checkpoint) => {
                 self.published.insert(checkpoint.id, (**checkpoint).clone());
             }
@@ -198,6 +206,20 @@ impl World {
             outcome,
         }));
         shown
+    }
+
+    /// So many checkpoints are asked for and declined, silently.
+    fn decline_many(&mut self, count: u64) -> Vec<String> {
+        for _ in 0..count {
+            self.command("request");
+            if let Some(up_to) = self.ids_wanted.take() {
+                let outcome = WriteOutcome::Done;
+                self.step(JobEvent::IdsReserved { up_to, outcome });
+            }
+            let last = self.triggered.unwrap();
+            self.command(&format!("decline {last} src[0] not-ready"));
+        }
+        vec![]
     }
 
     fn deadline(&mut self) -> String {
