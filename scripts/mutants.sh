@@ -3,8 +3,8 @@
 # copy of the tree. Needs cargo-mutants: installs it, or says that it can't and checks nothing.
 #
 # `scripts/mutants.sh` tries every mutant of the coordinator and of alignment, for half an hour or
-# more; nine of ten must be caught. `--short` tries a fixed sample in about three minutes; of so few,
-# eight of ten. What was missed is listed at the end, and in `target/mutants/*/mutants.out`.
+# more; nine of ten must be caught. `--short` tries a fixed sample in about three minutes; of so
+# few, eight of ten. What was missed is listed at the end, and in `target/mutants/*/mutants.out`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,7 +25,7 @@ fi
 if ! cargo mutants --version >/dev/null 2>&1; then
     echo "mutants: installing cargo-mutants ${version}" >&2
     if ! timeout 600 cargo install --quiet --locked "cargo-mutants@${version}"; then
-        echo "mutants: SKIPPED, nothing was checked: cargo-mutants is missing, can't be installed" >&2
+        echo "mutants: SKIPPED, nothing was checked: cargo-mutants can't be installed" >&2
         exit 0
     fi
 fi

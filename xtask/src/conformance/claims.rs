@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn ids_above_and_inside_belong_to_the_test() {
-        let text = "// CC-01\n\n/// CC-02, G6: because\n#[test]\n// CC-03\n#[cfg_attr(\n    a,\n)]\n\
+        let text = "// CC-01\n\n/// CC-02, G6: because\n#[test]\n// CC-03\n#[cfg_attr(\n  a,\n)]\n\
                     fn one() {\n    let a = \"CC-04\"; // CC-05\n}\n// CC-06\nfn helper() {}\n";
         let expected = [
             "CC-01",

@@ -8,7 +8,7 @@ use super::{Claim, Conformance, Decision, Group, Row};
 const HEAD: &str = "\
 # Conformance
 
-<!-- Generated from the comments of the tests: don't edit. CONTRIBUTING.md says how to update it. -->
+<!-- Generated from comments of the tests, don't edit: CONTRIBUTING.md says how to update it. -->
 
 What a system with Flink's kind of checkpoints must do, behaviour by behaviour, and which tests of
 Tidegate show it. The rows are retold from Flink's own tests (*scenarios*), from bugs that such
