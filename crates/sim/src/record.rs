@@ -11,8 +11,30 @@ use crate::rng::split_mix;
 pub(crate) struct Record {
     pub(crate) id: u64,
     pub(crate) key: u32,
+    /// The part of a whole that this copy is: a broadcast divides it among the receivers.
+    pub(crate) share: u32,
+    /// Which way it has come, and as which copy of each broadcast on the way.
+    pub(crate) path: u64,
     /// What the last counting operator made of it; 0 before the first.
     pub(crate) count: u64,
+}
+
+/// The share of a record that has not been broadcast: divisible by every parallelism, hop by hop.
+pub(crate) const WHOLE: u32 = 6 * 6 * 6;
+
+impl Record {
+    /// The record behind one edge of the graph, as copy `copy` of `of`.
+    pub(crate) fn along(self, edge: u32, copy: usize, of: usize) -> Record {
+        let way = u64::from(edge) << 16 | (copy as u64) << 8 | of as u64;
+        let mut state = self.path ^ way.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let share = self.share / of as u32;
+        assert_eq!(share * of as u32, self.share, "shares divide evenly");
+        Record {
+            share,
+            path: split_mix(&mut state),
+            ..self
+        }
+    }
 }
 
 /// A part of a source and how far it has been read.
@@ -29,7 +51,13 @@ pub(crate) fn record_at(source: u32, split: u32, position: u64, keys: u32) -> Re
     let id = u64::from(source) << 48 | u64::from(split) << 32 | position;
     let mut state = id;
     let key = (split_mix(&mut state) % u64::from(keys)) as u32;
-    Record { id, key, count: 0 }
+    Record {
+        id,
+        key,
+        share: WHOLE,
+        path: 0,
+        count: 0,
+    }
 }
 
 impl Split {

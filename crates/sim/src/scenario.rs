@@ -124,7 +124,7 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        let sources = rng.between(1, 2) as u32;
+        let sources = *rng.pick(&[1, 1, 2, 2, 3]);
         let topology = Topology::draw(rng, sources);
         let size = *rng.pick(&[5, 30, 150]);
         let splits = (0..sources).map(|_| draw_splits(rng, size)).collect();

@@ -125,10 +125,12 @@ pub(crate) fn apply(write: &Write, outside: &mut Outside) -> Checked {
         Write::Pointer(id) => {
             store.pointers.insert(*id);
             restorable(store)?;
-            outside
-                .invariants
-                .transactions
-                .on_pointer(&store.metadata[id]);
+            let checkpoint = &store.metadata[id];
+            let invariants = &mut outside.invariants;
+            invariants.transactions.on_pointer(checkpoint);
+            let (scenario, external) = (&outside.scenario, &outside.external);
+            let cut = &mut invariants.cut;
+            cut.on_pointer(checkpoint, scenario, store, external)?;
         }
         Write::Finished(id) => store.finished = Some(*id),
     }

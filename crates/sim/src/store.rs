@@ -9,8 +9,8 @@ use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, KeyedStateHandle,
 };
 
-/// Counts per key.
-pub(crate) type Counts = BTreeMap<u32, u64>;
+/// Per key how many records there were, and the sum of their shares.
+pub(crate) type Counts = BTreeMap<u32, (u64, u64)>;
 
 #[derive(Debug, Default)]
 pub(crate) struct StateFile {
@@ -140,15 +140,17 @@ pub(crate) fn keyed(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = &K
 }
 
 fn bytes(counts: &Counts) -> u64 {
-    16 * counts.len() as u64
+    24 * counts.len() as u64
 }
 
 fn sum(counts: &Counts) -> u32 {
-    let mix = |sum: u32, (key, count): (&u32, &u64)| {
+    let mix = |sum: u32, (key, (count, share)): (&u32, &(u64, u64))| {
         sum.rotate_left(5)
             .wrapping_add(*key)
             .wrapping_mul(31)
             .wrapping_add(*count as u32)
+            .wrapping_mul(31)
+            .wrapping_add(*share as u32)
     };
     counts.iter().fold(1, mix)
 }

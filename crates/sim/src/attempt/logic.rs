@@ -7,7 +7,7 @@ use tidegate_types::{
 };
 
 use crate::external::{State, TransactionId};
-use crate::invariants::TRANSACTIONS;
+use crate::invariants::{ENUMERATOR, SHARED, SPLITS, TRANSACTIONS, mixed};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::record::{Record, Split, decode, encode};
@@ -16,15 +16,21 @@ use crate::topology::Kind;
 
 use super::{Hands, Stop};
 
-/// Names of list states; a sink's is known to the invariants.
-const ENUMERATOR: &str = "enumerator";
-const SPLITS: &str = "splits";
-
 /// A split at a reader, and whether it was assigned in this attempt.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) split: Split,
     pub(super) assigned: bool,
+}
+
+/// The broadcast state of one subtask among `parallelism`, each of which gets every record.
+#[derive(Debug)]
+pub(super) struct Shared {
+    parallelism: u64,
+    /// Shares of all that has arrived, as they were before the broadcast.
+    wholes: u64,
+    /// A sum over which records those were, as often as they count.
+    sum: u64,
 }
 
 /// The transactions of a sink.
@@ -43,6 +49,7 @@ pub(super) enum Logic {
     Reader { held: VecDeque<Held> },
     Map,
     Count(Counts),
+    Shared(Shared),
     Sink(Sink),
     Plain,
 }
@@ -57,9 +64,13 @@ pub(super) struct Frozen {
 
 fn list(name: &str, elements: Vec<Vec<u8>>) -> Vec<ListState> {
     let name = name.to_owned();
+    let redistribution = match name == SHARED {
+        true => Redistribution::Broadcast,
+        false => Redistribution::Split,
+    };
     vec![ListState {
         name,
-        redistribution: Redistribution::Split,
+        redistribution,
         elements,
     }]
 }
@@ -74,6 +85,7 @@ impl Logic {
     pub(super) fn open(
         kind: Kind,
         id: SubtaskId,
+        parallelism: u32,
         restore: &SubtaskRestore,
         hands: &mut Hands<'_>,
     ) -> Result<Logic, Stop> {
@@ -95,6 +107,15 @@ impl Logic {
             }
             Kind::Map => Logic::Map,
             Kind::Count => Logic::Count(read_counts(restore, hands.outside)?),
+            Kind::Shared => {
+                let state = restored(restore, SHARED).first();
+                let [wholes, sum] = state.map_or([0, 0], |element| decode::<2>(element));
+                Logic::Shared(Shared {
+                    parallelism: u64::from(parallelism),
+                    wholes,
+                    sum,
+                })
+            }
             Kind::Sink => {
                 for element in restored(restore, TRANSACTIONS) {
                     if !hands.outside.has(Mutation::RestoreForgetsCommit) {
@@ -116,12 +137,20 @@ impl Logic {
         match self {
             Logic::Map => Some(record),
             Logic::Count(counts) => {
-                let count = counts.entry(record.key).or_default();
+                let (count, shares) = counts.entry(record.key).or_default();
                 *count += 1;
+                *shares += u64::from(record.share);
                 Some(Record {
                     count: *count,
                     ..record
                 })
+            }
+            Logic::Shared(shared) => {
+                let whole = u64::from(record.share) * shared.parallelism;
+                shared.wholes += whole;
+                let weighed = mixed(record.id).wrapping_mul(whole);
+                shared.sum = shared.sum.wrapping_add(weighed);
+                Some(record)
             }
             Logic::Sink(sink) => {
                 sink.open.push(record);
@@ -161,6 +190,10 @@ impl Logic {
             }
             Logic::Count(counts) => Frozen {
                 keyed: Some(counts.clone()),
+                ..Frozen::default()
+            },
+            Logic::Shared(Shared { wholes, sum, .. }) => Frozen {
+                lists: list(SHARED, vec![encode(&[*wholes, *sum])]),
                 ..Frozen::default()
             },
             Logic::Sink(sink) => sink.freeze(id, checkpoint, hands),

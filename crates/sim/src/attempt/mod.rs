@@ -100,9 +100,9 @@ impl Attempt {
         let mut channels = Vec::new();
         let mut inputs: BTreeMap<SubtaskId, Vec<usize>> = BTreeMap::new();
         let mut outputs: BTreeMap<SubtaskId, Vec<EdgeOutput>> = BTreeMap::new();
-        for edge in &graph.edges {
+        for (number, edge) in graph.edges.iter().enumerate() {
             for from in graph.subtasks_of(edge.from) {
-                let mut output = EdgeOutput::new(graph, edge);
+                let mut output = EdgeOutput::new(graph, number, edge);
                 for to in graph.subtasks_of(edge.to) {
                     let is_forward = edge.partitioning == Partitioning::Forward;
                     if is_forward && from.index != to.index {
@@ -119,7 +119,8 @@ impl Attempt {
             let kind = kinds[id.operator.0 as usize];
             let inputs = inputs.remove(&id).unwrap_or_default();
             let outputs = outputs.remove(&id).unwrap_or_default();
-            Subtask::new(id, kind, inputs, outputs, mode, plan.subtask(id).clone())
+            let of = (id, graph.operator(id.operator).parallelism);
+            Subtask::new(of, kind, inputs, outputs, mode, plan.subtask(id).clone())
         };
         Attempt {
             number,

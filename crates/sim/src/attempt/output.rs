@@ -11,6 +11,8 @@ use crate::rng::Rng;
 /// One outgoing edge of a subtask.
 #[derive(Debug)]
 pub(super) struct EdgeOutput {
+    /// Number of the edge in the graph.
+    edge: u32,
     partitioning: Partitioning,
     max_parallelism: MaxParallelism,
     pub(super) channels: Vec<usize>,
@@ -18,8 +20,9 @@ pub(super) struct EdgeOutput {
 }
 
 impl EdgeOutput {
-    pub(super) fn new(graph: &JobGraph, edge: &Edge) -> Self {
+    pub(super) fn new(graph: &JobGraph, number: usize, edge: &Edge) -> Self {
         EdgeOutput {
+            edge: number as u32,
             partitioning: edge.partitioning,
             max_parallelism: graph.operator(edge.to).max_parallelism,
             channels: Vec::new(),
@@ -59,7 +62,8 @@ impl EdgeOutput {
                     .key_group(hash_bytes(&key.to_le_bytes()));
                 self.max_parallelism.owner(group, count as u32) as usize
             }
-            Partitioning::Rebalance | Partitioning::Broadcast => {
+            Partitioning::Broadcast => unreachable!("a broadcast goes everywhere"),
+            Partitioning::Rebalance => {
                 let first = rng.below(count);
                 let mut turns = (0..count).map(|step| (first + step) % count);
                 let free = turns.find(|at| channels[self.channels[*at]].outstanding < window);
@@ -75,7 +79,18 @@ impl EdgeOutput {
         (window, batch): (u64, usize),
         rng: &mut Rng,
     ) {
-        let at = self.route(record.key, channels, window, rng);
+        if self.partitioning == Partitioning::Broadcast {
+            let of = self.channels.len();
+            for copy in 0..of {
+                self.put(copy, record.along(self.edge, copy, of), channels, batch);
+            }
+        } else {
+            let at = self.route(record.key, channels, window, rng);
+            self.put(at, record.along(self.edge, 0, 1), channels, batch);
+        }
+    }
+
+    fn put(&mut self, at: usize, record: Record, channels: &mut [Channel], batch: usize) {
         channels[self.channels[at]].outstanding += 1;
         self.batches[at].push_back(record);
         if self.batches[at].len() >= batch {

@@ -46,6 +46,7 @@ pub(crate) struct Subtask {
     pub(super) mailbox: VecDeque<Notice>,
     pub(super) mode: AlignmentMode,
     pub(super) key_groups: KeyGroupRange,
+    parallelism: u32,
     phase: Phase,
     /// It has failed. What it gave to background threads goes on.
     dead: bool,
@@ -53,7 +54,7 @@ pub(crate) struct Subtask {
 
 impl Subtask {
     pub(super) fn new(
-        id: SubtaskId,
+        (id, parallelism): (SubtaskId, u32),
         kind: Kind,
         inputs: Vec<usize>,
         outputs: Vec<EdgeOutput>,
@@ -76,6 +77,7 @@ impl Subtask {
             mailbox: VecDeque::new(),
             mode,
             key_groups: restore.key_groups,
+            parallelism,
             phase: Phase::Created(restore),
             dead: false,
         }
@@ -180,7 +182,7 @@ impl Subtask {
 
     pub(super) fn activate(&mut self, hands: &mut Hands<'_>) -> Result<(), Stop> {
         if let Phase::Created(restore) = &self.phase {
-            let logic = Logic::open(self.kind, self.id, restore, hands)?;
+            let logic = Logic::open(self.kind, self.id, self.parallelism, restore, hands)?;
             self.phase = Phase::Running(logic);
             hands.report(self.lane(), Report::Running { subtask: self.id });
             return Ok(());

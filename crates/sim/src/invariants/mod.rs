@@ -5,6 +5,7 @@ mod alignment;
 mod announced;
 mod attempts;
 mod bursts;
+mod cut;
 mod ends;
 mod ids;
 mod leaks;
@@ -19,6 +20,7 @@ pub(crate) use alignment::Alignments;
 pub(crate) use announced::Announced;
 pub(crate) use attempts::Attempts;
 pub(crate) use bursts::no_burst;
+pub(crate) use cut::{Cut, ENUMERATOR, SHARED, SPLITS, mixed};
 pub(crate) use ids::Ids;
 pub(crate) use output::Output;
 pub(crate) use ownership::Ownership;
@@ -70,6 +72,7 @@ pub(crate) struct Invariants {
     pub(crate) alignment: Alignments,
     pub(crate) announced: Announced,
     pub(crate) attempts: Attempts,
+    pub(crate) cut: Cut,
     pub(crate) ids: Ids,
     pub(crate) output: Output,
     pub(crate) transactions: Transactions,

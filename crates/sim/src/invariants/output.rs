@@ -1,24 +1,38 @@
 //! No record is lost or doubled in committed output (exactly once); none is lost (at least once).
 //!
-//! Source: the promise of design's first page. The oracle is a plain count over all splits: which
-//! records must arrive at a sink, in how many copies, and with which running counts per key.
+//! Source: the promise of design's first page; IT-02. The oracle is a plain count over all splits:
+//! which records must arrive at a sink, on how many ways, and with which running counts per key.
+//!
+//! How many copies a broadcast makes depends on the parallelism of the attempt that made them, and
+//! that varies. So each copy carries its share of the whole: whatever the parallelism was, shares
+//! add up to the number of ways only if every copy of exactly one attempt is there; and no copy
+//! comes twice on the same way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::AlignmentMode;
 
 use super::{Checked, ensure};
 use crate::external::{External, State};
-use crate::record::{Record, record_at};
+use crate::record::{Record, WHOLE, record_at};
 use crate::scenario::Scenario;
 use crate::topology::Kind;
 
 const NAME: &str = "output";
 
+/// What has become visible at a sink.
+#[derive(Debug, Default)]
+struct Visible {
+    /// Which records on which way.
+    ways: BTreeSet<(u64, u64)>,
+    /// Sum of shares by record.
+    shares: BTreeMap<u64, u64>,
+}
+
 /// What has become visible, by sink.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    visible: BTreeMap<u32, BTreeMap<u64, u64>>,
+    visible: BTreeMap<u32, Visible>,
 }
 
 impl Output {
@@ -29,22 +43,19 @@ impl Output {
         sink: u32,
         records: &[Record],
     ) -> Checked {
+        let exact = scenario.mode == AlignmentMode::ExactlyOnce;
+        let visible = self.visible.entry(sink).or_default();
         for record in records {
-            let visible = self
-                .visible
-                .entry(sink)
-                .or_default()
-                .entry(record.id)
-                .or_default();
-            *visible += 1;
-            let source = (record.id >> 48) as u32;
-            let copies = scenario.topology.copies(source, sink as usize);
-            let doubled = scenario.mode == AlignmentMode::ExactlyOnce && *visible > copies;
-            ensure(!doubled, NAME, || {
-                format!(
-                    "record {:#x} is visible {visible} times at op{sink}, not {copies}",
-                    { record.id }
-                )
+            let Record { id, path, .. } = *record;
+            let first = visible.ways.insert((id, path));
+            ensure(first || !exact, NAME, || {
+                format!("record {id:#x} is visible a second time at op{sink} on one way")
+            })?;
+            let shares = visible.shares.entry(id).or_default();
+            *shares += u64::from(record.share);
+            let whole = whole(scenario, id, sink as usize);
+            ensure(*shares <= whole || !exact, NAME, || {
+                format!("shares of record {id:#x} at op{sink} are {shares}, more than {whole}")
             })?;
         }
         Ok(())
@@ -61,20 +72,23 @@ impl Output {
     }
 
     fn check_lost(&self, scenario: &Scenario, sink: usize) -> Checked {
-        let none = BTreeMap::new();
-        let visible = self.visible.get(&(sink as u32)).unwrap_or(&none);
+        let visible = self.visible.get(&(sink as u32));
         for record in all_records(scenario) {
-            let copies = scenario.topology.copies((record.id >> 48) as u32, sink);
-            let has = visible.get(&record.id).copied().unwrap_or(0);
-            ensure(has >= copies, NAME, || {
-                format!(
-                    "record {:#x} is visible {has} times at op{sink}, not {copies}",
-                    record.id
-                )
+            let whole = whole(scenario, record.id, sink);
+            let shares = visible.and_then(|visible| visible.shares.get(&record.id));
+            let shares = shares.copied().unwrap_or(0);
+            ensure(shares >= whole, NAME, || {
+                let id = record.id;
+                format!("shares of record {id:#x} at op{sink} are {shares}, less than {whole}")
             })?;
         }
         Ok(())
     }
+}
+
+/// What the shares of a record must add up to at a sink.
+fn whole(scenario: &Scenario, id: u64, sink: usize) -> u64 {
+    scenario.topology.paths((id >> 48) as u32, sink) * u64::from(WHOLE)
 }
 
 fn all_records(scenario: &Scenario) -> Vec<Record> {
@@ -91,10 +105,7 @@ fn all_records(scenario: &Scenario) -> Vec<Record> {
 /// Behind a counting operator the counts of each key are 1, 2, …, n, each once. At least once says
 /// nothing about them: a replayed record is counted again.
 fn check_counts(scenario: &Scenario, external: &External, sink: usize) -> Checked {
-    let topology = &scenario.topology;
-    let counted = topology
-        .inputs(sink)
-        .all(|from| topology.kinds[from] == Kind::Count);
+    let counted = scenario.topology.is_behind_count(sink);
     if !counted || scenario.mode == AlignmentMode::AtLeastOnce {
         return Ok(());
     }

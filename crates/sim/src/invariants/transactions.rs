@@ -22,7 +22,7 @@ pub(crate) struct Transactions {
     promised: BTreeSet<TransactionId>,
 }
 
-fn listed(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = TransactionId> {
+pub(super) fn listed(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = TransactionId> {
     let subtasks = checkpoint
         .operators
         .iter()
