@@ -11,7 +11,7 @@ use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Notice, Report};
 use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan};
 
-use crate::attempt::{Attempt, Lane, Stopping};
+use crate::attempt::{Attempt, Lane, Stopping, Stream};
 use crate::invariants::{
     Checked, Ownership, ensure, no_burst, no_busy_waiting, nothing_after_the_end,
     pauses_between_reads,
@@ -264,7 +264,8 @@ impl Process {
             ..
         } = self;
         for attempt in attempt.iter_mut().chain(zombies) {
-            for (lane, report) in attempt.reports.drain(..) {
+            let is_lost = attempt.stream == Stream::Lost;
+            for (lane, report) in attempt.reports.drain(..).filter(|_| !is_lost) {
                 outside.trace.mix(u64::from(lane.1));
                 reports
                     .entry((attempt.number, lane))
@@ -274,12 +275,21 @@ impl Process {
         }
     }
 
-    /// The stream to the subtasks breaks: all on it is lost, and the attempt can't go on.
+    /// The stream to the subtasks breaks: what is on it gets lost from some point on, in both
+    /// directions, and the attempt can't go on.
     pub(crate) fn lose_stream(&mut self, outside: &mut Outside) {
-        let Some(attempt) = &self.attempt else { return };
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
         let number = attempt.number;
         trace!(outside, "{number} loses its stream");
-        self.reports.retain(|(of, _), _| *of != number);
+        attempt.disconnect(outside);
+        self.reports.retain(|(of, _), queue| {
+            if *of == number {
+                queue.truncate(outside.rng.below(queue.len() + 1));
+            }
+            !queue.is_empty()
+        });
         let failure = tidegate_types::message::SubtaskFailure {
             subtask: None,
             cause: "the stream broke".to_owned(),
@@ -289,6 +299,45 @@ impl Process {
             report: Report::Failed(failure),
         };
         self.answers.push_back(JobEvent::Report(report));
+    }
+
+    /// Whether somebody may wait for a message that never comes.
+    pub(crate) fn is_damaged(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| attempt.stream == Stream::Damaged)
+    }
+
+    /// The next report of a thread arrives, or another one in its place, or none.
+    pub(crate) fn take_report(
+        &mut self,
+        (attempt, lane): (AttemptNumber, Lane),
+        outside: &mut Outside,
+    ) -> Option<AddressedReport> {
+        let Outside { rng, faults, .. } = outside;
+        let queue = self.reports.get_mut(&(attempt, lane))?;
+        let reordered = queue.len() > 1 && rng.chance(faults.reorder_report);
+        if reordered {
+            let later = rng.below(queue.len());
+            queue.swap(0, later);
+        }
+        let report = queue.pop_front()?;
+        if queue.is_empty() {
+            self.reports.remove(&(attempt, lane));
+        }
+        let lost = rng.chance(faults.lose_report);
+        let running = self.attempt.as_mut().filter(|running| running.number == attempt);
+        if let Some(running) = running.filter(|_| reordered || lost) {
+            running.stream = Stream::Damaged;
+        }
+        if lost {
+            trace!(outside, "a report of {attempt} is lost: {}", name(&report));
+            return None;
+        }
+        let report = AddressedReport { attempt, report };
+        if outside.rng.chance(outside.faults.duplicate_report) {
+            self.echoes.push(report.clone());
+        }
+        Some(report)
     }
 
     /// All threads of the attempt end by themselves.
@@ -326,6 +375,17 @@ fn on_note(note: &JobNote, ownership: &mut Ownership, outside: &mut Outside) {
         }
         JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),
         JobNote::CheckpointCompleted { .. } => {}
+    }
+}
+
+fn name(report: &Report) -> &'static str {
+    match report {
+        Report::Running { .. } => "running",
+        Report::Acknowledged { .. } => "acknowledged",
+        Report::Declined { .. } => "declined",
+        Report::SourceEnded { .. } => "source ended",
+        Report::Committed { .. } => "committed",
+        Report::Failed(_) => "failed",
     }
 }
 

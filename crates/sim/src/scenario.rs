@@ -54,11 +54,34 @@ pub(crate) struct Faults {
     pub(crate) duplicate_report: f64,
     /// Per notice: it arrives twice.
     pub(crate) duplicate_notice: f64,
+    /// Beyond what streams promise, per report: it is lost, and the attempt goes on.
+    pub(crate) lose_report: f64,
+    /// Per report: it is overtaken by others of its thread.
+    pub(crate) reorder_report: f64,
+    /// Per notice that a checkpoint has completed or was aborted, and worker: it is lost.
+    pub(crate) lose_outcome: f64,
+    /// Per trigger, and worker: it is lost.
+    pub(crate) lose_trigger: f64,
+    /// Per notice: it overtakes others.
+    pub(crate) reorder_notice: f64,
+    /// Per report on its way when its process dies: it reaches the next process.
+    pub(crate) ghost_report: f64,
     /// Per transaction that isn't durable when the process dies: it is gone.
     pub(crate) torn: f64,
 }
 
 impl Faults {
+    fn draw_any(rng: &mut Rng) -> Self {
+        if rng.chance(0.15) {
+            return Faults::default();
+        }
+        let mut faults = Faults::draw(rng);
+        if rng.chance(0.3) {
+            faults.draw_beyond_streams(rng);
+        }
+        faults
+    }
+
     fn draw(rng: &mut Rng) -> Self {
         let mut draw = |rare: f64, often: f64| match rng.chance(0.5) {
             true => 0.0,
@@ -86,8 +109,23 @@ impl Faults {
             commit: draw(0.005, 0.2),
             duplicate_report: draw(0.01, 0.5),
             duplicate_notice: draw(0.01, 0.3),
+            ghost_report: draw(0.1, 1.0),
             torn: draw(0.1, 1.0),
+            ..Faults::default()
         }
+    }
+
+    /// What streams never do: safety must not depend on them.
+    fn draw_beyond_streams(&mut self, rng: &mut Rng) {
+        let mut draw = |often: f64| match rng.chance(0.5) {
+            true => 0.0,
+            false => 0.005 * (often / 0.005_f64).powf(rng.unit()),
+        };
+        self.lose_report = draw(0.1);
+        self.reorder_report = draw(0.3);
+        self.lose_outcome = draw(0.5);
+        self.lose_trigger = draw(0.3);
+        self.reorder_notice = draw(0.3);
     }
 }
 
@@ -128,7 +166,7 @@ impl Scenario {
         let topology = Topology::draw(rng, sources);
         let size = *rng.pick(&[5, 30, 150]);
         let splits = (0..sources).map(|_| draw_splits(rng, size)).collect();
-        let quiet = rng.chance(0.15);
+        let faults = Faults::draw_any(rng);
         Scenario {
             mode: match rng.chance(0.15) {
                 true => AlignmentMode::AtLeastOnce,
@@ -140,11 +178,7 @@ impl Scenario {
                 restart: draw_restart(rng),
                 allow_non_restored_state: false,
             },
-            faults: if quiet {
-                Faults::default()
-            } else {
-                Faults::draw(rng)
-            },
+            faults,
             pace: Pace {
                 step_millis_max: rng.between(0, 4),
                 weights: std::array::from_fn(|_| *rng.pick(&[1, 4, 16])),

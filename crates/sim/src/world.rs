@@ -4,7 +4,6 @@
 //! may go wrong; after that, the job must finish.
 
 use tidegate_coordinator::{DurableFacts, Job, JobEnd, JobEvent, Recovery, Request, RequestId};
-use tidegate_types::message::AddressedReport;
 use tidegate_types::{AttemptNumber, CheckpointId, JobId};
 
 use crate::attempt::{Lane, Stopping};
@@ -81,6 +80,9 @@ impl World {
         self.healed = true;
         if let Some(process) = &mut self.process {
             process.asleep = 0;
+            if process.is_damaged() {
+                process.lose_stream(&mut self.outside);
+            }
         }
     }
 
@@ -147,7 +149,7 @@ impl World {
         };
         let facts = DurableFacts {
             checkpoint_max,
-            attempt_max: AttemptNumber(0),
+            attempt_max: AttemptNumber(outside.store.attempts_reserved),
         };
         let graph = outside.scenario.topology.graph(&mut outside.rng);
         let settings = outside.scenario.settings.clone();
@@ -389,7 +391,11 @@ impl World {
                     _ => unreachable!("matched above"),
                 }
             }
-            Choice::Report(attempt, lane) => deliver_report(process, attempt, lane, outside)?,
+            Choice::Report(attempt, lane) => {
+                if let Some(report) = process.take_report((attempt, lane), outside) {
+                    process.feed(JobEvent::Report(report), outside)?;
+                }
+            }
             Choice::Echo => {
                 let at = outside.rng.below(process.echoes.len());
                 let report = process.echoes.swap_remove(at);
@@ -421,30 +427,14 @@ impl World {
         }
         match process.late.pop() {
             Some(write) => storage::apply(&write, outside),
+            // Whoever waits for what is lost waits until the loss is noticed.
+            None if process.is_damaged() => {
+                process.lose_stream(outside);
+                Ok(())
+            }
             None => Err(stuck(process.describe())),
         }
     }
-}
-
-fn deliver_report(
-    process: &mut Process,
-    attempt: AttemptNumber,
-    lane: Lane,
-    outside: &mut Outside,
-) -> Checked {
-    let Some(queue) = process.reports.get_mut(&(attempt, lane)) else {
-        return Ok(());
-    };
-    let report = queue.pop_front();
-    if queue.is_empty() {
-        process.reports.remove(&(attempt, lane));
-    }
-    let Some(report) = report else { return Ok(()) };
-    let report = AddressedReport { attempt, report };
-    if outside.rng.chance(outside.faults.duplicate_report) {
-        process.echoes.push(report.clone());
-    }
-    process.feed(JobEvent::Report(report), outside)
 }
 
 /// One storage call gets on.

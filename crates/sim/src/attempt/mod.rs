@@ -46,6 +46,17 @@ pub(crate) enum Stopping {
     Draining,
 }
 
+/// The stream between the coordinator and an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Whole,
+    /// Something on it was lost or changed its place, which no real stream does. Whoever waits for
+    /// that may wait for ever, until somebody notices.
+    Damaged,
+    /// Nothing gets through any more.
+    Lost,
+}
+
 /// Why a subtask stops in the middle of its work.
 #[derive(Debug)]
 enum Stop {
@@ -79,6 +90,8 @@ impl Hands<'_> {
 pub(crate) struct Attempt {
     pub(crate) number: AttemptNumber,
     pub(crate) stopping: Stopping,
+    /// Whether its messages get through, and whether all of them did.
+    pub(crate) stream: Stream,
     /// Reports that have not left yet.
     pub(crate) reports: Vec<(Lane, Report)>,
     subtasks: Vec<Subtask>,
@@ -125,6 +138,7 @@ impl Attempt {
         Attempt {
             number,
             stopping: Stopping::No,
+            stream: Stream::Whole,
             reports: Vec::new(),
             subtasks: graph.subtasks().into_iter().map(subtask).collect(),
             channels,
@@ -137,6 +151,9 @@ impl Attempt {
 
     /// Passes a notice to every worker, behind earlier ones.
     pub(crate) fn notify(&mut self, notice: Notice) {
+        if self.stream == Stream::Lost {
+            return;
+        }
         self.notices
             .iter_mut()
             .for_each(|inbox| inbox.push_back(notice.clone()));
@@ -214,7 +231,7 @@ impl Attempt {
 
     /// The next notice arrives at a worker.
     pub(crate) fn deliver_notice(&mut self, worker: usize, outside: &mut Outside) {
-        let Some(notice) = self.notices[worker].pop_front() else {
+        let Some(notice) = self.take_notice(worker, outside) else {
             return;
         };
         let duplicates = outside.faults.duplicate_notice;
@@ -231,6 +248,37 @@ impl Attempt {
             if is_enumerator || !matches!(notice, Notice::Trigger(_)) {
                 subtask.mailbox.push_back(notice.clone());
             }
+        }
+    }
+
+    /// The notice that is next, which need not be the one that was sent first.
+    fn take_notice(&mut self, worker: usize, outside: &mut Outside) -> Option<Notice> {
+        let Outside { rng, faults, .. } = outside;
+        let inbox = &mut self.notices[worker];
+        if inbox.len() > 1 && rng.chance(faults.reorder_notice) {
+            let later = rng.below(inbox.len());
+            inbox.swap(0, later);
+            self.stream = Stream::Damaged;
+        }
+        let notice = inbox.pop_front()?;
+        let loss = match &notice {
+            Notice::Trigger(_) => faults.lose_trigger,
+            Notice::Completed { .. } | Notice::Aborted { .. } => faults.lose_outcome,
+        };
+        if rng.chance(loss) {
+            self.stream = Stream::Damaged;
+            trace!(outside, "worker {worker} never gets {notice:?}");
+            return None;
+        }
+        Some(notice)
+    }
+
+    /// From now on nothing gets through; what is on its way to the workers gets lost from some
+    /// point on.
+    pub(crate) fn disconnect(&mut self, outside: &mut Outside) {
+        self.stream = Stream::Lost;
+        for inbox in &mut self.notices {
+            inbox.truncate(outside.rng.below(inbox.len() + 1));
         }
     }
 
