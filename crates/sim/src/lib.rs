@@ -12,9 +12,16 @@
 //! Invariant: equal seeds give equal traces, on any machine. Nothing here reads a clock, starts a
 //! thread, or iterates over anything unordered.
 
+mod arguments;
 mod attempt;
+mod choice;
+mod clock;
+mod core;
+mod disturb;
 mod external;
+mod focus;
 mod invariants;
+mod kill;
 mod mutation;
 mod outside;
 mod process;
@@ -28,8 +35,11 @@ mod topology;
 mod trace;
 mod world;
 
+pub use arguments::Arguments;
+pub use focus::Focus;
 pub use invariants::Violation;
+pub use kill::Kill;
 pub use mutation::Mutation;
 pub use outside::Tally;
-pub use run::{Failure, Options, Report, run};
+pub use run::{Failure, Options, Report, run, run_everywhere};
 pub use trace::{LINES_SHOWN, TraceSink};

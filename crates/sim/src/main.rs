@@ -4,44 +4,24 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use tidegate_sim::{Mutation, Options, Tally, run};
-
-/// Simulates jobs under faults and checks that every promise is kept.
-#[derive(Parser)]
-struct Args {
-    /// How many seeds to run, from `--seed` on.
-    #[arg(long, default_value_t = 1)]
-    seeds: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// When faults stop, in steps. By default the seed draws it.
-    #[arg(long)]
-    steps: Option<u64>,
-    /// Print everything that happens.
-    #[arg(long)]
-    trace: bool,
-    /// Put a known bug in.
-    #[arg(long, value_enum)]
-    mutation: Option<Mutation>,
-}
+use tidegate_sim::{Arguments, Tally, run_everywhere};
 
 #[expect(
     clippy::disallowed_methods,
     reason = "reports the time taken; no run depends on it"
 )]
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let arguments = Arguments::parse();
     let began = Instant::now();
     let mut total = Tally::default();
-    for seed in args.seed..args.seed.saturating_add(args.seeds) {
-        let options = Options {
-            mutation: args.mutation,
-            fault_steps: args.steps,
-            trace: args.trace.then(|| Box::new(|line: &str| print(line)) as _),
+    for seed in arguments.seeds() {
+        let options = || arguments.options(print);
+        let runs = match arguments.everywhere {
+            true => run_everywhere(seed, options),
+            false => tidegate_sim::run(seed, options()).map(|report| report.tally),
         };
-        match run(seed, options) {
-            Ok(report) => total.add(report.tally),
+        match runs {
+            Ok(tally) => total.add(tally),
             Err(failure) => {
                 print(&failure.to_string());
                 return ExitCode::FAILURE;
@@ -49,11 +29,11 @@ fn main() -> ExitCode {
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    print(&summary(args.seeds, &total, seconds));
+    print(&summary(arguments.seeds().count(), &total, seconds));
     ExitCode::SUCCESS
 }
 
-fn summary(seeds: u64, total: &Tally, seconds: f64) -> String {
+fn summary(seeds: usize, total: &Tally, seconds: f64) -> String {
     let Tally {
         steps,
         crashes,
@@ -62,12 +42,16 @@ fn summary(seeds: u64, total: &Tally, seconds: f64) -> String {
         aborted,
         failed_writes,
         commits,
+        damaged,
+        answers,
+        ..
     } = total;
     let rate = *steps as f64 / seconds;
     format!(
         "{seeds} seeds, {steps} steps in {seconds:.1} s ({rate:.0}/s): {attempts} attempts in \
          {crashes} crashes, {completed} checkpoints completed, {aborted} aborted, {commits} \
-         commits, {failed_writes} writes that failed or were in doubt; every promise was kept"
+         commits, {failed_writes} writes that failed or were in doubt, {damaged} messages lost or \
+         overtaken, {answers} answers; every promise was kept"
     )
 }
 

@@ -1,12 +1,13 @@
 //! Known bugs, to be put back in so that the simulator can prove that it finds them.
 //!
-//! They live in the simulated driver, subtasks and store, never in the production cores.
+//! They live in the simulated driver, subtasks and store, never in the production cores. What a
+//! core would do wrong is done to its settings, its news and its actions on their way.
 
 use std::time::Duration;
 
 use crate::scenario::Scenario;
 
-/// A bug of the world around the cores.
+/// A bug of the world around the cores, or one that a core might have, put around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Mutation {
     /// A sink commits its transactions when it acknowledges, not when the checkpoint completes.
@@ -55,11 +56,37 @@ pub enum Mutation {
     DiscardIgnored,
     /// A commit that finds its transaction published already publishes it again.
     CommitTwice,
+    /// A broadcast leaves a subtask out now and then.
+    BroadcastSkipsOne,
+    /// A source that gets a trigger twice emits its barrier twice.
+    TriggerRepeated,
+    /// A new process overlooks the latest completed checkpoint.
+    LatestOverlooked,
+    /// What a dead process' attempt reports is taken for news of the running one.
+    GhostBelieved,
+    /// An acknowledgement that comes twice has its files deleted.
+    DuplicateAckDiscarded,
+    /// Subtasks are not told of aborts.
+    AbortNotTold,
+    /// A checkpoint ends twice.
+    EndsTwice,
+    /// Subtasks are told of a completion twice, one behind the other.
+    AnnouncedTwice,
+    /// A request is answered twice.
+    AnsweredTwice,
+    /// A restore gives one split to two readers.
+    SplitDealtTwice,
+    /// The minimum pause doesn't reach the coordinator.
+    MinPauseIgnored,
+    /// One checkpoint more than allowed may be under way.
+    ConcurrencyIgnored,
+    /// Checkpoints are triggered more often than the interval says.
+    IntervalIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 21] = [
+    pub const ALL: [Mutation; 34] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -81,6 +108,19 @@ impl Mutation {
         Mutation::SweepOverlooksMetadata,
         Mutation::DiscardIgnored,
         Mutation::CommitTwice,
+        Mutation::BroadcastSkipsOne,
+        Mutation::TriggerRepeated,
+        Mutation::LatestOverlooked,
+        Mutation::GhostBelieved,
+        Mutation::DuplicateAckDiscarded,
+        Mutation::AbortNotTold,
+        Mutation::EndsTwice,
+        Mutation::AnnouncedTwice,
+        Mutation::AnsweredTwice,
+        Mutation::SplitDealtTwice,
+        Mutation::MinPauseIgnored,
+        Mutation::ConcurrencyIgnored,
+        Mutation::IntervalIgnored,
     ];
 
     /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
@@ -99,7 +139,12 @@ impl Mutation {
                 scenario.settings.checkpoints.tolerable_failures = None;
             }
             Mutation::SweepOverlooksMetadata => faults.hang = 0.2,
-            Mutation::DropBeforePointer | Mutation::RestoreForgetsCommit => faults.crash = 0.003,
+            Mutation::GhostBelieved => (faults.crash, faults.ghost_report) = (0.003, 1.0),
+            Mutation::TriggerRepeated => faults.duplicate_notice = 0.3,
+            Mutation::DuplicateAckDiscarded => faults.duplicate_report = 0.5,
+            Mutation::LatestOverlooked
+            | Mutation::DropBeforePointer
+            | Mutation::RestoreForgetsCommit => faults.crash = 0.003,
             _ => {}
         }
     }

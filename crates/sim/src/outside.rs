@@ -6,8 +6,10 @@ use std::time::Duration;
 use tidegate_coordinator::Now;
 use tidegate_types::{Millis, UnixMillis};
 
+use crate::clock::Clock;
 use crate::external::External;
 use crate::invariants::Invariants;
+use crate::kill::Kill;
 use crate::mutation::Mutation;
 use crate::rng::Rng;
 use crate::scenario::{Faults, Scenario};
@@ -20,8 +22,8 @@ pub(crate) struct Outside {
     /// Those of the scenario, until the world heals.
     pub(crate) faults: Faults,
     pub(crate) mutation: Option<Mutation>,
-    pub(crate) now: u64,
-    pub(crate) wall: u64,
+    pub(crate) kill: Option<Kill>,
+    pub(crate) clock: Clock,
     pub(crate) store: Store,
     pub(crate) external: External,
     pub(crate) trace: Trace,
@@ -46,6 +48,14 @@ pub struct Tally {
     pub failed_writes: u64,
     /// Transactions that became visible.
     pub commits: u64,
+    /// Messages that were lost or overtaken though their attempt went on.
+    pub damaged: u64,
+    /// Requests that were answered.
+    pub answers: u64,
+    /// How often a [`Kill`] of the process could have struck.
+    pub process_chances: u64,
+    /// How often one of a subtask could have.
+    pub subtask_chances: u64,
 }
 
 impl Tally {
@@ -58,6 +68,10 @@ impl Tally {
         self.aborted += other.aborted;
         self.failed_writes += other.failed_writes;
         self.commits += other.commits;
+        self.damaged += other.damaged;
+        self.answers += other.answers;
+        self.process_chances += other.process_chances;
+        self.subtask_chances += other.subtask_chances;
     }
 }
 
@@ -69,13 +83,13 @@ impl Outside {
     /// Both clocks, as the driver reads them.
     pub(crate) fn clocks(&self) -> Now {
         Now {
-            monotonic: Millis(self.now),
-            wall: UnixMillis(self.wall),
+            monotonic: Millis(self.clock.now),
+            wall: UnixMillis(self.clock.wall),
         }
     }
 
     /// Time as subtasks measure it.
     pub(crate) fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.now)
+        Duration::from_millis(self.clock.now)
     }
 }

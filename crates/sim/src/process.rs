@@ -6,23 +6,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tidegate_coordinator::{AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote};
+use tidegate_coordinator::{JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Notice, Report};
 use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan};
 
 use crate::attempt::{Attempt, Lane, Stopping, Stream};
-use crate::invariants::{
-    Checked, Ownership, ensure, no_burst, no_busy_waiting, nothing_after_the_end,
-    pauses_between_reads,
-};
+use crate::core::Core;
+use crate::invariants::{Checked, Watch, ensure, no_busy_waiting, nothing_after_the_end, restored};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::storage::{Deletion, Op, Write};
 use crate::trace::trace;
 
 pub(crate) struct Process {
-    pub(crate) job: Job,
+    pub(crate) core: Core,
     graph: JobGraph,
     pub(crate) attempt: Option<Attempt>,
     /// Attempts that count as stopped, but aren't: only with a bug put in.
@@ -39,15 +37,19 @@ pub(crate) struct Process {
     /// Steps for which the driver stands still.
     pub(crate) asleep: u64,
     pub(crate) end: Option<JobEnd>,
-    pub(crate) ownership: Ownership,
+    pub(crate) watch: Watch,
+    /// Attempts up to this one were of other processes.
+    before: AttemptNumber,
+    /// It dies before it does anything else.
+    pub(crate) doomed: bool,
     /// Notices of a former attempt that would be lost with it.
     stale: Vec<Notice>,
 }
 
 impl Process {
-    pub(crate) fn new(job: Job, graph: JobGraph) -> Self {
+    pub(crate) fn new(core: Core, graph: JobGraph, outside: &Outside) -> Self {
         Process {
-            job,
+            core,
             graph,
             attempt: None,
             zombies: Vec::new(),
@@ -58,36 +60,43 @@ impl Process {
             late: Vec::new(),
             asleep: 0,
             end: None,
-            ownership: Ownership::default(),
+            watch: Watch::new(outside.scenario.settings.checkpoints.clone()),
+            before: AttemptNumber(outside.store.attempts_reserved),
+            doomed: false,
             stale: Vec::new(),
         }
     }
 
     /// Tells the job something and carries out what it says.
     pub(crate) fn feed(&mut self, event: JobEvent, outside: &mut Outside) -> Checked {
-        if self.end.is_some() {
+        if self.end.is_some() || self.dies(outside) {
             return Ok(());
         }
-        match &event {
-            JobEvent::Report(report) => self.ownership.on_report(&report.report),
-            JobEvent::Recovered {
-                completed: Ok(found),
-            } => self.ownership.on_recovered(found),
-            _ => {}
+        let foreign = |report: &AddressedReport| report.attempt <= self.before;
+        if !matches!(&event, JobEvent::Report(report) if foreign(report)) {
+            self.watch.on_event(&event);
         }
         let now = outside.clocks();
         let mut actions = Vec::new();
-        self.job.step(now, event.clone(), &mut actions);
-        pauses_between_reads(&event, &actions)?;
-        self.job.check_invariants();
-        no_burst(&actions)?;
-        no_busy_waiting(&self.job, now)?;
+        self.core.step(now, event.clone(), &mut actions);
+        self.watch.on_actions(&event, &actions)?;
+        self.core.job.check_invariants();
+        no_busy_waiting(&self.core.job, now)?;
         for action in actions {
             let over = self.end.is_some();
             ensure(!over, "ends", || format!("{action:?} follows the end"))?;
+            if self.dies(outside) {
+                return Ok(());
+            }
+            self.watch.on_action(&action, now)?;
             self.perform(action, outside)?;
         }
-        Ok(())
+        self.watch.after_step(&outside.store)
+    }
+
+    fn dies(&mut self, outside: &mut Outside) -> bool {
+        self.doomed |= outside.process_dies();
+        self.doomed
     }
 
     fn perform(&mut self, action: JobAction, outside: &mut Outside) -> Checked {
@@ -100,7 +109,7 @@ impl Process {
             }
             JobAction::StorePointer { checkpoint, .. } => {
                 if outside.has(Mutation::DropBeforePointer)
-                    && let Some(latest) = self.job.latest_completed()
+                    && let Some(latest) = self.core.job.latest_completed()
                 {
                     self.ops
                         .push(Op::Delete(Deletion::completed(latest).unasked()));
@@ -113,8 +122,6 @@ impl Process {
             JobAction::RecoverCompleted => self.ops.push(Op::Recover(None)),
             JobAction::DropCompleted(checkpoint) => {
                 trace!(outside, "drop {}", checkpoint.id);
-                self.ownership
-                    .on_discard(checkpoint.id, checkpoint.files())?;
                 let deletion = Deletion::completed(&checkpoint);
                 self.ops.push(Op::Delete(
                     match outside.has(Mutation::FilesBeforePointer) {
@@ -129,7 +136,6 @@ impl Process {
                 metadata,
                 ..
             } => {
-                self.ownership.on_discard(checkpoint, files.iter())?;
                 trace!(outside, "discard {} files of {checkpoint}", files.len());
                 if outside.has(Mutation::DiscardIgnored) {
                     self.answers.push_back(JobEvent::Deleted { checkpoint });
@@ -149,12 +155,16 @@ impl Process {
                 self.start(attempt, restore, &plan, outside)?;
             }
             JobAction::StopAttempt { attempt } => self.stop(attempt, outside),
-            JobAction::Answer { .. } | JobAction::PrepareSavepoint { .. } => {}
-            JobAction::Note(note) => on_note(&note, &mut self.ownership, outside),
+            JobAction::Answer { request, answer } => {
+                trace!(outside, "{request} is answered: {answer:?}");
+                outside.tally.answers += 1;
+            }
+            JobAction::PrepareSavepoint { .. } => {}
+            JobAction::Note(note) => on_note(&note, outside),
             JobAction::End(end) => {
                 trace!(outside, "the job ends: {end:?}");
                 let newest = AttemptNumber(outside.store.attempts_reserved);
-                nothing_after_the_end(&mut self.job, outside.clocks(), newest)?;
+                nothing_after_the_end(&mut self.core.job, outside.clocks(), newest)?;
                 self.end = Some(end);
             }
         }
@@ -169,12 +179,14 @@ impl Process {
                     .invariants
                     .ids
                     .on_triggered(barrier.checkpoint, attempt)?;
+                let announced = &mut outside.invariants.announced;
+                announced.on_triggered(barrier.checkpoint, attempt);
             }
             Notice::Completed { checkpoint } => {
                 outside
                     .invariants
                     .announced
-                    .on_completed(*checkpoint, &outside.store)?;
+                    .on_completed(*checkpoint, attempt, &outside.store)?;
                 outside.tally.completed += 1;
             }
             Notice::Aborted { .. } => {}
@@ -199,6 +211,9 @@ impl Process {
         trace!(outside, "start {number} from {restore:?}");
         outside.invariants.attempts.on_start(number)?;
         outside.invariants.announced.on_restore(restore)?;
+        if let Some(checkpoint) = restore.and_then(|id| outside.store.metadata.get(&id)) {
+            restored(checkpoint, plan, &self.graph)?;
+        }
         outside.tally.attempts += 1;
         if outside.rng.chance(outside.faults.launch) {
             let cause = "injected".to_owned();
@@ -325,9 +340,12 @@ impl Process {
             self.reports.remove(&(attempt, lane));
         }
         let lost = rng.chance(faults.lose_report);
-        let running = self.attempt.as_mut().filter(|running| running.number == attempt);
+        let running = self
+            .attempt
+            .as_mut()
+            .filter(|running| running.number == attempt);
         if let Some(running) = running.filter(|_| reordered || lost) {
-            running.stream = Stream::Damaged;
+            running.damage(outside);
         }
         if lost {
             trace!(outside, "a report of {attempt} is lost: {}", name(&report));
@@ -355,14 +373,11 @@ impl Process {
     }
 }
 
-fn on_note(note: &JobNote, ownership: &mut Ownership, outside: &mut Outside) {
+fn on_note(note: &JobNote, outside: &mut Outside) {
     match note {
         JobNote::CheckpointAborted {
             checkpoint, reason, ..
         } => {
-            if matches!(reason, AbortReason::OutcomeUnknown { .. }) {
-                ownership.on_doubt(*checkpoint);
-            }
             outside.tally.aborted += 1;
             trace!(outside, "{checkpoint} is aborted: {reason}");
         }

@@ -138,6 +138,8 @@ pub(crate) struct Channel {
     pub(crate) processed: u64,
     /// What counts against the window: emitted, but not worked off.
     pub(crate) outstanding: u64,
+    /// A barrier that was sent a second time.
+    pub(crate) repeated: Option<CheckpointId>,
     /// How much was sent before each barrier.
     before: BTreeMap<CheckpointId, u64>,
 }
@@ -145,6 +147,9 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn send(&mut self, payload: Payload) {
         if let Payload::Barrier(barrier) = &payload {
+            if self.before.contains_key(&barrier.checkpoint) {
+                self.repeated = Some(barrier.checkpoint);
+            }
             self.before.entry(barrier.checkpoint).or_insert(self.sent);
         }
         self.sent += payload.data();

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::ValueEnum;
-
+use crate::arguments::flags;
+use crate::clock::Clock;
 use crate::external::External;
+use crate::focus::Focus;
 use crate::invariants::{Invariants, Violation};
+use crate::kill::Kill;
 use crate::mutation::Mutation;
 use crate::outside::{Outside, Tally};
 use crate::rng::Rng;
@@ -20,27 +22,14 @@ use crate::world::World;
 pub struct Options {
     /// A bug to put in.
     pub mutation: Option<Mutation>,
+    /// Something to go wrong more than usual.
+    pub focus: Option<Focus>,
+    /// Somebody to die at a chosen place.
+    pub kill: Option<Kill>,
     /// When faults stop, in steps, instead of what the seed draws.
     pub fault_steps: Option<u64>,
     /// Gets each line of the trace as it comes.
     pub trace: Option<TraceSink>,
-}
-
-impl Options {
-    /// As one would give them on the command line.
-    fn flags(&self, seed: u64) -> String {
-        let mut flags = format!("--seed {seed} --trace");
-        if let Some(steps) = self.fault_steps {
-            flags += &format!(" --steps {steps}");
-        }
-        let mutation = self
-            .mutation
-            .and_then(|mutation| mutation.to_possible_value());
-        if let Some(mutation) = mutation {
-            flags += &format!(" --mutation {}", mutation.get_name());
-        }
-        flags
-    }
 }
 
 /// A run in which every promise was kept.
@@ -88,9 +77,12 @@ impl fmt::Display for Failure {
 /// # Errors
 /// The first broken promise. A panic of a core counts as one, named `panic`.
 pub fn run(seed: u64, options: Options) -> Result<Report, Box<Failure>> {
-    let flags = options.flags(seed);
+    let flags = flags(seed, &options);
     let mut scenario = Scenario::draw(&mut Rng::new(seed, 0));
     scenario.heal_at = options.fault_steps.unwrap_or(scenario.heal_at);
+    if let Some(focus) = options.focus {
+        focus.apply(&mut scenario);
+    }
     if let Some(mutation) = options.mutation {
         mutation.provoke(&mut scenario);
     }
@@ -99,8 +91,8 @@ pub fn run(seed: u64, options: Options) -> Result<Report, Box<Failure>> {
         faults: scenario.faults.clone(),
         scenario,
         mutation: options.mutation,
-        now: 0,
-        wall: 0,
+        kill: options.kill,
+        clock: Clock::new(),
         store: Store::default(),
         external: External::default(),
         trace: Trace::new(options.trace),
@@ -129,6 +121,23 @@ pub fn run(seed: u64, options: Options) -> Result<Report, Box<Failure>> {
             tally: *tally,
         })),
     }
+}
+
+/// Runs one seed, and then again for every place at which its process can die, and for every one
+/// at which a subtask can. Returns the numbers of all runs together.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run_everywhere(seed: u64, options: impl Fn() -> Options) -> Result<Tally, Box<Failure>> {
+    let first = run(seed, options())?.tally;
+    let mut total = first;
+    let process = (1..=first.process_chances).map(Kill::Process);
+    let subtask = (1..=first.subtask_chances).map(Kill::Subtask);
+    for kill in process.chain(subtask) {
+        let kill = Some(kill);
+        total.add(run(seed, Options { kill, ..options() })?.tally);
+    }
+    Ok(total)
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {

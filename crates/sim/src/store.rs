@@ -95,13 +95,17 @@ impl Store {
         found.fold(CheckpointId(self.ids_reserved), CheckpointId::max)
     }
 
+    /// The files that pointers lead to.
+    pub(crate) fn live_files(&self) -> BTreeSet<&str> {
+        let live = self.pointers.iter().filter_map(|id| self.metadata.get(id));
+        live.flat_map(CompletedCheckpoint::files)
+            .map(|file| file.name.as_str())
+            .collect()
+    }
+
     /// What no pointer leads to.
     pub(crate) fn orphans(&self) -> Vec<Target> {
-        let live = self.pointers.iter().filter_map(|id| self.metadata.get(id));
-        let kept: BTreeSet<&str> = live
-            .flat_map(CompletedCheckpoint::files)
-            .map(|file| file.name.as_str())
-            .collect();
+        let kept = self.live_files();
         let metadata = self
             .metadata
             .keys()

@@ -180,10 +180,7 @@ impl Topology {
     fn streams(&self) -> Vec<usize> {
         let emits = |at: &usize| {
             let kind = self.kinds[*at];
-            !matches!(
-                kind,
-                Kind::Enumerator { .. } | Kind::Sink | Kind::PlainSink
-            )
+            !matches!(kind, Kind::Enumerator { .. } | Kind::Sink | Kind::PlainSink)
         };
         (0..self.kinds.len()).filter(emits).collect()
     }
@@ -320,7 +317,10 @@ mod tests {
     #[test]
     fn all_shapes_come_up() {
         let has = |wanted: fn(&Topology, &JobGraph) -> bool| {
-            drawn().filter(|(_, topology, graph)| wanted(topology, graph)).count() >= 50
+            drawn()
+                .filter(|(_, topology, graph)| wanted(topology, graph))
+                .count()
+                >= 50
         };
         for partitioning in [
             Partitioning::Forward,
@@ -329,19 +329,30 @@ mod tests {
             Partitioning::Broadcast,
         ] {
             let uses = drawn().filter(|(_, _, graph)| {
-                graph.edges.iter().any(|edge| edge.partitioning == partitioning)
+                graph
+                    .edges
+                    .iter()
+                    .any(|edge| edge.partitioning == partitioning)
             });
             assert!(uses.count() >= 50, "{partitioning:?}");
         }
         assert!(has(|topology, _| topology.kinds.contains(&Kind::Shared)));
         assert!(has(|topology, _| topology.kinds.contains(&Kind::PlainSink)));
-        let sinks = |topology: &Topology| topology.kinds.iter().filter(|k| **k == Kind::Sink).count();
+        let sinks =
+            |topology: &Topology| topology.kinds.iter().filter(|k| **k == Kind::Sink).count();
         assert!(has(|topology, _| topology.kinds.len() >= 12));
         assert_eq!(sinks(&drawn().next().unwrap().1).min(1), 1);
         // A union, a branch, a diamond.
-        assert!(has(|_, graph| graph.operator_ids().any(|op| graph.inputs_of(op).count() >= 3)));
-        assert!(has(|_, graph| graph.operator_ids().any(|op| graph.outputs_of(op).count() >= 3)));
-        assert!(has(|topology, _| topology.reaches.iter().any(|reach| reach.paths.contains(&2))));
+        assert!(has(|_, graph| graph
+            .operator_ids()
+            .any(|op| graph.inputs_of(op).count() >= 3)));
+        assert!(has(|_, graph| graph
+            .operator_ids()
+            .any(|op| graph.outputs_of(op).count() >= 3)));
+        assert!(has(|topology, _| topology
+            .reaches
+            .iter()
+            .any(|reach| reach.paths.contains(&2))));
     }
 
     #[test]

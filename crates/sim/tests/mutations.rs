@@ -1,6 +1,7 @@
 //! Known bugs are put back in, and the simulator finds each: otherwise its silence means nothing.
 
-use tidegate_sim::{Failure, Mutation, Options, run};
+use clap::Parser;
+use tidegate_sim::{Arguments, Failure, Focus, Kill, Mutation, Options, run};
 
 /// Runs seeds until one fails.
 fn find(mutation: Mutation, seeds: u64) -> Option<Box<Failure>> {
@@ -27,6 +28,43 @@ fn assert_found(mutation: Mutation, seeds: u64, invariants: &[&str]) {
     assert!(!failure.lines.is_empty() && failure.lines.len() <= tidegate_sim::LINES_SHOWN);
 }
 
+/// Follows the command that a failure prints.
+fn replay(failure: &Failure) -> Box<Failure> {
+    let text = failure.to_string();
+    let (_, command) = text.split_once("-- ").expect("a command is printed");
+    let words = std::iter::once("tidegate-sim").chain(command.split_whitespace());
+    let arguments = Arguments::try_parse_from(words).expect("the command is understood");
+    let seeds: Vec<u64> = arguments.seeds().collect();
+    assert_eq!(seeds, [failure.seed]);
+    assert!(arguments.trace);
+    let again = run(failure.seed, arguments.options(|_| {}));
+    again.expect_err("the same happens again")
+}
+
+// Whatever led to a failure, the one line that it prints leads there again.
+#[test]
+fn the_printed_command_replays_the_failure() {
+    let kills = [None, Some(Kill::Process(40)), Some(Kill::Subtask(25))];
+    let focuses = [None, Some(Focus::LostOutcomes), Some(Focus::Clocks)];
+    for (kill, focus) in kills
+        .into_iter()
+        .flat_map(|kill| focuses.map(|focus| (kill, focus)))
+    {
+        for fault_steps in [None, Some(2_500)] {
+            let options = || Options {
+                mutation: Some(Mutation::CommitOnAck),
+                focus,
+                kill,
+                fault_steps,
+                trace: None,
+            };
+            let failure = (0..100).find_map(|seed| run(seed, options()).err());
+            let failure = failure.expect("the bug is found");
+            assert_eq!(replay(&failure), failure);
+        }
+    }
+}
+
 macro_rules! found {
     ($($(#[$note:meta])* $name:ident: $mutation:ident within $seeds:literal by $($by:literal)|+;)*)
     => {
@@ -44,9 +82,11 @@ macro_rules! found {
 found! {
     commit_on_ack: CommitOnAck within 200 by "transactions";
     // TP: a snapshot lists all uncommitted transactions.
-    forget_earlier_transactions: ForgetEarlierTransactions within 300 by "transactions" | "output";
+    forget_earlier_transactions: ForgetEarlierTransactions within 300 by
+        "transactions" | "output" | "cut";
     // A job that knows what it has lost refuses to go on, for ever.
-    drop_before_pointer: DropBeforePointer within 500 by "announced" | "restorable" | "liveness";
+    drop_before_pointer: DropBeforePointer within 500 by
+        "announced" | "restorable" | "liveness" | "ownership";
     // BC-02
     unknown_is_not_done: UnknownIsNotDone within 500 by "restorable" | "reachable" | "announced";
     no_blocking: NoBlocking within 200 by "alignment";
@@ -55,17 +95,17 @@ found! {
     // BC-10
     volatile_id_counter: VolatileIdCounter within 200 by "ids";
     seals_lost_on_abort: SealsLostOnAbort within 500 by "transactions";
-    barrier_overtakes_batch: BarrierOvertakesBatch within 200 by "alignment" | "output";
+    barrier_overtakes_batch: BarrierOvertakesBatch within 200 by "alignment" | "output" | "cut";
     // BC-14
     restore_forgets_commit: RestoreForgetsCommit within 500 by "output" | "transactions";
     pointer_reported_early: PointerReportedEarly within 200 by "announced";
-    split_from_start: SplitFromStart within 200 by "output";
+    split_from_start: SplitFromStart within 200 by "output" | "cut";
     // RS-02
-    first_file_only: FirstFileOnly within 500 by "output";
+    first_file_only: FirstFileOnly within 500 by "output" | "cut";
     // BC-26
     stop_without_join: StopWithoutJoin within 500 by "attempts";
     spoilt_for_ever: SpoiltForEver within 500 by "liveness";
-    late_after_read: LateAfterRead within 1000 by "output" | "transactions";
+    late_after_read: LateAfterRead within 1000 by "output" | "transactions" | "cut";
     overtaking_items: OvertakingItems within 200 by "alignment";
     files_before_pointer: FilesBeforePointer within 200 by "reachable";
     // BC-06, BC-55
@@ -74,4 +114,26 @@ found! {
     discard_ignored: DiscardIgnored within 300 by "ownership";
     // BC-15
     commit_twice: CommitTwice within 200 by "transactions";
+    broadcast_skips_one: BroadcastSkipsOne within 200 by "output" | "cut";
+    trigger_repeated: TriggerRepeated within 200 by "alignment";
+    // BC-12, BC-14
+    latest_overlooked: LatestOverlooked within 300 by "announced";
+    // BC-24, BC-26: only that what it sends is ignored keeps a dead attempt from doing harm.
+    ghost_believed: GhostBelieved within 500 by "output" | "reachable" | "ownership" | "cut";
+    // CC-16
+    duplicate_ack_discarded: DuplicateAckDiscarded within 200 by "ownership" | "reachable";
+    // IT-04
+    abort_not_told: AbortNotTold within 200 by "outcomes";
+    // BC-57
+    ends_twice: EndsTwice within 200 by "outcomes";
+    // IT-03
+    announced_twice: AnnouncedTwice within 200 by "announced";
+    answered_twice: AnsweredTwice within 200 by "requests";
+    // BC-44
+    split_dealt_twice: SplitDealtTwice within 200 by "restored";
+    // BC-07
+    min_pause_ignored: MinPauseIgnored within 300 by "min_pause";
+    concurrency_ignored: ConcurrencyIgnored within 300 by "concurrency";
+    // BC-57
+    interval_ignored: IntervalIgnored within 300 by "bursts";
 }

@@ -27,6 +27,15 @@ pub(crate) enum Task {
     Commit(Commit),
 }
 
+impl Task {
+    fn subtask(&self) -> SubtaskId {
+        match self {
+            Task::Snapshot(job) => job.subtask,
+            Task::Commit(commit) => commit.subtask,
+        }
+    }
+}
+
 /// How far a keyed state file has got.
 enum Keyed {
     Absent,
@@ -369,6 +378,17 @@ impl Attempt {
         let Some(mut task) = self.tasks.get_mut(&lane).and_then(VecDeque::pop_front) else {
             return Ok(());
         };
+        if outside.subtask_dies() {
+            // Whatever the thread was doing is left as it is.
+            let subtask = task.subtask();
+            let at = self.subtasks.iter().position(|other| other.id == subtask);
+            self.fail(
+                at.expect("tasks are of subtasks"),
+                "killed".to_owned(),
+                outside,
+            );
+            return Ok(());
+        }
         let (subtasks, mut hands) = self.subtasks_and_hands(outside);
         let progress = match &mut task {
             Task::Snapshot(job) => job.run(&mut hands),

@@ -17,9 +17,15 @@ use super::{Hands, Stop, Thread};
 
 impl Subtask {
     pub(super) fn on_notice(&mut self, notice: Notice, hands: &mut Hands<'_>) -> Result<(), Stop> {
+        hands.survive()?;
         match notice {
             // The same trigger again.
-            Notice::Trigger(barrier) if barrier.checkpoint == self.passed => Ok(()),
+            Notice::Trigger(barrier)
+                if barrier.checkpoint == self.passed
+                    && !hands.outside.has(Mutation::TriggerRepeated) =>
+            {
+                Ok(())
+            }
             Notice::Trigger(barrier) if barrier.checkpoint < self.passed => {
                 let latest = self.passed;
                 self.decline(
@@ -138,19 +144,21 @@ impl Subtask {
         let alignment = &mut hands.outside.invariants.alignment;
         alignment.on_snapshot(id, checkpoint, self.mode, channels)?;
         self.passed = checkpoint;
+        hands.survive()?;
         if !hands.outside.has(Mutation::BarrierOvertakesBatch) {
             self.flush(hands);
         }
         for output in &self.outputs {
             output.send_marker(&Payload::Barrier(barrier.clone()), hands.channels);
         }
+        hands.survive()?;
         if hands.outside.rng.chance(hands.outside.faults.freeze) {
             let cause = "injected".to_owned();
             self.decline(checkpoint, DeclineReason::SnapshotFailed { cause }, hands);
             return Ok(());
         }
         self.hand_over(checkpoint, hands);
-        Ok(())
+        hands.survive()
     }
 
     fn hand_over(&mut self, checkpoint: CheckpointId, hands: &mut Hands<'_>) {

@@ -118,6 +118,7 @@ impl Logic {
             }
             Kind::Sink => {
                 for element in restored(restore, TRANSACTIONS) {
+                    hands.survive()?;
                     if !hands.outside.has(Mutation::RestoreForgetsCommit) {
                         let transaction = TransactionId::decode(element);
                         super::background::commit(transaction, hands.attempt, hands.outside)?;

@@ -82,6 +82,14 @@ struct Hands<'a> {
 }
 
 impl Hands<'_> {
+    /// Fails if this is where a subtask is to die.
+    fn survive(&mut self) -> Result<(), Stop> {
+        match self.outside.subtask_dies() {
+            true => Err(Stop::Failed("killed".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn report(&mut self, lane: Lane, report: Report) {
         self.reports.push((lane, report));
     }
@@ -258,19 +266,28 @@ impl Attempt {
         if inbox.len() > 1 && rng.chance(faults.reorder_notice) {
             let later = rng.below(inbox.len());
             inbox.swap(0, later);
-            self.stream = Stream::Damaged;
+            self.damage(outside);
         }
-        let notice = inbox.pop_front()?;
+        let Outside { rng, faults, .. } = outside;
+        let notice = self.notices[worker].pop_front()?;
         let loss = match &notice {
             Notice::Trigger(_) => faults.lose_trigger,
             Notice::Completed { .. } | Notice::Aborted { .. } => faults.lose_outcome,
         };
         if rng.chance(loss) {
-            self.stream = Stream::Damaged;
+            self.damage(outside);
             trace!(outside, "worker {worker} never gets {notice:?}");
             return None;
         }
         Some(notice)
+    }
+
+    /// A message was lost or overtaken.
+    pub(crate) fn damage(&mut self, outside: &mut Outside) {
+        outside.tally.damaged += 1;
+        if self.stream == Stream::Whole {
+            self.stream = Stream::Damaged;
+        }
     }
 
     /// From now on nothing gets through; what is on its way to the workers gets lost from some

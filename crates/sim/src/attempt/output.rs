@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use tidegate_types::graph::{Edge, JobGraph, Partitioning};
 use tidegate_types::{MaxParallelism, hash_bytes};
 
+use crate::mutation::Mutation;
+use crate::outside::Outside;
 use crate::record::{Channel, Payload, Record};
 use crate::rng::Rng;
 
@@ -77,11 +79,12 @@ impl EdgeOutput {
         record: Record,
         channels: &mut [Channel],
         (window, batch): (u64, usize),
-        rng: &mut Rng,
+        Outside { rng, mutation, .. }: &mut Outside,
     ) {
         if self.partitioning == Partitioning::Broadcast {
             let of = self.channels.len();
-            for copy in 0..of {
+            let skips = *mutation == Some(Mutation::BroadcastSkipsOne) && rng.chance(0.02);
+            for copy in usize::from(skips)..of {
                 self.put(copy, record.along(self.edge, copy, of), channels, batch);
             }
         } else {

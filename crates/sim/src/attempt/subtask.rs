@@ -233,13 +233,11 @@ impl Subtask {
         if hands.outside.has(Mutation::OvertakingItems) && hands.outside.rng.chance(0.01) {
             hands.channels[self.inputs[input]].overtake();
         }
-        let taken = hands.channels[self.inputs[input]].take();
+        let channel = &mut hands.channels[self.inputs[input]];
+        let taken = channel.take();
         let (in_order, payload) = taken.expect("only channels with a head are chosen");
-        hands
-            .outside
-            .invariants
-            .alignment
-            .on_item(self.id, in_order)?;
+        let alignment = &hands.outside.invariants.alignment;
+        alignment.on_item(self.id, channel, in_order)?;
         match payload {
             Payload::Records(records) => self.current = Some((input, records)),
             Payload::Split(split) => {
@@ -285,8 +283,7 @@ impl Subtask {
     fn emit(&mut self, record: Record, hands: &mut Hands<'_>) {
         let limits = (hands.outside.scenario.window, hands.outside.scenario.batch);
         for output in &mut self.outputs {
-            let rng = &mut hands.outside.rng;
-            output.emit(record, hands.channels, limits, rng);
+            output.emit(record, hands.channels, limits, hands.outside);
         }
     }
 

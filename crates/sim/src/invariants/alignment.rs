@@ -1,4 +1,5 @@
-//! Channels keep their order, and a snapshot contains exactly what came before its barriers.
+//! Channels keep their order and carry each barrier once, and a snapshot contains exactly what came
+//! before its barriers.
 //!
 //! Source: Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows" (2015),
 //! section 4; design section 2. At least once, a snapshot may contain more, never less.
@@ -17,7 +18,16 @@ pub(crate) struct Alignments {
 }
 
 impl Alignments {
-    pub(crate) fn on_item(&self, receiver: SubtaskId, in_order: bool) -> Checked {
+    pub(crate) fn on_item(
+        &self,
+        receiver: SubtaskId,
+        channel: &Channel,
+        in_order: bool,
+    ) -> Checked {
+        let repeated = channel.repeated;
+        ensure(repeated.is_none(), NAME, || {
+            format!("the barrier of {repeated:?} is sent twice to {receiver} on one channel")
+        })?;
         ensure(in_order, NAME, || {
             format!("{receiver} took an item out of order")
         })

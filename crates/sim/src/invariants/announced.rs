@@ -1,9 +1,12 @@
 //! No completion without durable metadata: subtasks hear of it only once the pointer is stored.
 //!
 //! Source: design section 5, "metadata durable → pointer in the completed-checkpoint store →
-//! notify"; Flink's `CheckpointCoordinator.completePendingCheckpoint`.
+//! notify"; Flink's `CheckpointCoordinator.completePendingCheckpoint`. What an attempt hears of was
+//! triggered in it, and ids increase: IT-03, BC-24.
 
-use tidegate_types::CheckpointId;
+use std::collections::BTreeMap;
+
+use tidegate_types::{AttemptNumber, CheckpointId};
 
 use super::{Checked, ensure};
 use crate::store::Store;
@@ -13,18 +16,35 @@ const NAME: &str = "announced";
 #[derive(Debug)]
 pub(crate) struct Announced {
     latest: CheckpointId,
+    /// Which attempt takes what has been triggered since.
+    triggered: BTreeMap<CheckpointId, AttemptNumber>,
 }
 
 impl Default for Announced {
     fn default() -> Self {
         Announced {
             latest: CheckpointId::NONE,
+            triggered: BTreeMap::new(),
         }
     }
 }
 
 impl Announced {
-    pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId, store: &Store) -> Checked {
+    pub(crate) fn on_triggered(&mut self, checkpoint: CheckpointId, attempt: AttemptNumber) {
+        self.triggered.insert(checkpoint, attempt);
+    }
+
+    pub(crate) fn on_completed(
+        &mut self,
+        checkpoint: CheckpointId,
+        attempt: AttemptNumber,
+        store: &Store,
+    ) -> Checked {
+        let by = self.triggered.get(&checkpoint);
+        ensure(by == Some(&attempt), NAME, || {
+            format!("{attempt} is told of {checkpoint}, which was triggered in {by:?}")
+        })?;
+        self.triggered = self.triggered.split_off(&checkpoint);
         ensure(store.pointers.contains(&checkpoint), NAME, || {
             format!("{checkpoint} is announced, but its pointer isn't stored")
         })?;

@@ -5,25 +5,29 @@ mod alignment;
 mod announced;
 mod attempts;
 mod bursts;
+mod concurrency;
 mod cut;
 mod ends;
 mod ids;
 mod leaks;
 mod liveness;
+mod min_pause;
+mod outcomes;
 mod output;
 mod ownership;
 mod reachable;
+mod requests;
 mod restorable;
+mod restored;
 mod transactions;
+mod watch;
 
 pub(crate) use alignment::Alignments;
 pub(crate) use announced::Announced;
 pub(crate) use attempts::Attempts;
-pub(crate) use bursts::no_burst;
 pub(crate) use cut::{Cut, ENUMERATOR, SHARED, SPLITS, mixed};
 pub(crate) use ids::Ids;
 pub(crate) use output::Output;
-pub(crate) use ownership::Ownership;
 pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
 pub(crate) use ends::nothing_after_the_end;
@@ -33,6 +37,8 @@ pub(crate) use liveness::{
 };
 pub(crate) use reachable::may_delete;
 pub(crate) use restorable::{restorable, restorable_job};
+pub(crate) use restored::restored;
+pub(crate) use watch::Watch;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]

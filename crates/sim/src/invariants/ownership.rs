@@ -1,7 +1,8 @@
 //! The coordinator owns the files in the acknowledgements it has taken: it discards each at most
 //! once, and by the time it leaves, none is left that no retained checkpoint refers to.
 //!
-//! Source: BC-01 (late or declined acknowledgements leak files), BC-06; CC-16, CC-20, CC-23. A
+//! Source: BC-01 (late or declined acknowledgements leak files), BC-06, BC-55 (a cleanup that
+//! depended on every message); CC-16, CC-20, CC-23. A
 //! checkpoint in doubt is exempt: its files are left for the sweep, rather a leak than a loss.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,10 @@ pub(crate) struct Ownership {
     taken: BTreeMap<String, CheckpointId>,
     discarded: BTreeSet<String>,
     in_doubt: BTreeSet<CheckpointId>,
+    /// The newest checkpoint that anything was handed over for.
+    newest: Option<CheckpointId>,
+    /// Completed in this step.
+    completed: Option<CheckpointId>,
 }
 
 impl Ownership {
@@ -32,6 +37,7 @@ impl Ownership {
             checkpoint, state, ..
         } = report
         {
+            self.newest = self.newest.max(Some(*checkpoint));
             let files = SubtaskState::files(state);
             self.taken
                 .extend(files.map(|file| (file.name.clone(), *checkpoint)));
@@ -55,7 +61,7 @@ impl Ownership {
         checkpoint: CheckpointId,
         files: impl Iterator<Item = &'a FileHandle>,
     ) -> Checked {
-        let newest = self.taken.values().copied().max().unwrap_or(checkpoint);
+        let newest = self.newest.unwrap_or(checkpoint);
         let is_forgotten = newest.0.saturating_sub(checkpoint.0) >= REMEMBERED;
         for file in files {
             let first = self.discarded.insert(file.name.clone());
@@ -64,6 +70,30 @@ impl Ownership {
             })?;
         }
         Ok(())
+    }
+
+    pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId) {
+        self.completed = Some(checkpoint);
+    }
+
+    /// The step is over. Every checkpoint older than one that has completed has ended by now, so
+    /// what was handed over for it is retained or was given up: whatever messages were lost, no
+    /// more is left behind than what is under way.
+    pub(crate) fn after_step(&mut self, store: &Store) -> Checked {
+        let Some(completed) = self.completed.take() else {
+            return Ok(());
+        };
+        self.taken.retain(|name, _| store.files.contains_key(name));
+        let live = store.live_files();
+        let forgotten = self.taken.iter().find(|(name, checkpoint)| {
+            **checkpoint < completed
+                && !self.discarded.contains(*name)
+                && !self.in_doubt.contains(checkpoint)
+                && !live.contains(name.as_str())
+        });
+        ensure(forgotten.is_none(), NAME, || {
+            format!("{completed} has completed, and {forgotten:?} was forgotten")
+        })
     }
 
     /// The coordinator leaves, and everything it has issued is done. Nothing failed to be deleted.

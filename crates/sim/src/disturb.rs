@@ -1,0 +1,75 @@
+//! Things that go wrong by themselves, whatever else happens.
+
+use tidegate_coordinator::{JobEvent, Request, RequestId};
+
+use crate::invariants::Checked;
+use crate::outside::Outside;
+use crate::process::Process;
+use crate::storage;
+use crate::trace::trace;
+use crate::world::World;
+
+impl World {
+    /// Things that go wrong by themselves.
+    pub(crate) fn disturb(&mut self) -> Checked {
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        let outside = &mut self.outside;
+        let faults = outside.faults.clone();
+        if outside.rng.chance(faults.crash) {
+            return self.crash();
+        }
+        if outside.rng.chance(faults.subtask)
+            && let Some(attempt) = &mut process.attempt
+        {
+            attempt.fail_one(outside);
+        }
+        if outside.rng.chance(faults.stream) {
+            process.lose_stream(outside);
+        }
+        if outside.rng.chance(faults.silent_stop) {
+            process.stop_silently(outside);
+        }
+        if outside.rng.chance(faults.pause) {
+            stand_still(process, outside);
+        }
+        if outside.rng.chance(faults.clock_jump) {
+            let leap_max = 2 * timeout_millis(outside);
+            outside.clock.disturb(leap_max, &mut outside.rng);
+            trace!(outside, "the clocks show {:?}", outside.clocks());
+        }
+        if outside.rng.chance(faults.cancel) {
+            trace!(outside, "somebody cancels");
+            process.feed(JobEvent::CancelRequested, outside)?;
+        }
+        if !self.healed && outside.rng.chance(0.001) {
+            let request = RequestId(outside.rng.next());
+            let what = Request::Checkpoint { format: None };
+            process.feed(JobEvent::Requested { request, what }, outside)?;
+        }
+        if !process.late.is_empty() && outside.rng.chance(0.005) {
+            let at = outside.rng.below(process.late.len());
+            let write = process.late.swap_remove(at);
+            storage::apply(&write, outside)?;
+        }
+        Ok(())
+    }
+}
+
+/// The driver stops for a while, for longer than checkpoints may take if it comes to the worst.
+fn stand_still(process: &mut Process, outside: &mut Outside) {
+    process.asleep = outside.rng.between(1, 200);
+    let long = outside.rng.chance(0.5);
+    let millis = if long {
+        2 * timeout_millis(outside)
+    } else {
+        500
+    };
+    outside.clock.pass(outside.rng.between(0, millis));
+    trace!(outside, "the driver stands still");
+}
+
+fn timeout_millis(outside: &Outside) -> u64 {
+    outside.scenario.settings.checkpoints.timeout.as_millis() as u64
+}

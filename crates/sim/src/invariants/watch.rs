@@ -1,0 +1,110 @@
+//! Hands what one process' coordinator hears and says to the invariants about it.
+
+use tidegate_coordinator::{AbortReason, CheckpointSettings, JobAction, JobEvent, JobNote, Now};
+use tidegate_types::SnapshotKind;
+use tidegate_types::message::Notice;
+
+use super::bursts::Bursts;
+use super::concurrency::within_concurrency;
+use super::min_pause::MinPause;
+use super::outcomes::Outcomes;
+use super::ownership::Ownership;
+use super::requests::Requests;
+use super::{Checked, pauses_between_reads};
+use crate::store::Store;
+
+/// The invariants that remember what a process has been told and has done.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    settings: CheckpointSettings,
+    pub(crate) ownership: Ownership,
+    outcomes: Outcomes,
+    min_pause: MinPause,
+    bursts: Bursts,
+    requests: Requests,
+}
+
+impl Watch {
+    pub(crate) fn new(settings: CheckpointSettings) -> Self {
+        Watch {
+            settings,
+            ownership: Ownership::default(),
+            outcomes: Outcomes::default(),
+            min_pause: MinPause::default(),
+            bursts: Bursts::default(),
+            requests: Requests::default(),
+        }
+    }
+
+    /// The coordinator is about to hear of something that concerns this process.
+    pub(crate) fn on_event(&mut self, event: &JobEvent) {
+        match event {
+            JobEvent::Report(report) => self.ownership.on_report(&report.report),
+            JobEvent::Recovered {
+                completed: Ok(found),
+            } => self.ownership.on_recovered(found),
+            _ => {}
+        }
+        self.outcomes.on_event(event);
+        self.requests.on_event(event);
+    }
+
+    /// What the coordinator makes of it, as a whole.
+    pub(crate) fn on_actions(&mut self, event: &JobEvent, actions: &[JobAction]) -> Checked {
+        pauses_between_reads(event, actions)
+    }
+
+    /// All of it has been taken on.
+    pub(crate) fn after_step(&mut self, store: &Store) -> Checked {
+        self.ownership.after_step(store)
+    }
+
+    /// The coordinator wants this done, at this moment.
+    pub(crate) fn on_action(&mut self, action: &JobAction, now: Now) -> Checked {
+        self.outcomes.on_action(action)?;
+        self.requests.on_action(action)?;
+        match action {
+            JobAction::StartAttempt { .. } => self.bursts.on_attempt(),
+            JobAction::Notify {
+                notice: Notice::Trigger(barrier),
+                ..
+            } => {
+                within_concurrency(&self.outcomes, self.settings.max_concurrent)?;
+                if barrier.kind == SnapshotKind::Checkpoint && !self.requests.are_open() {
+                    self.on_periodic(now)?;
+                }
+            }
+            JobAction::Note(JobNote::CheckpointCompleted {
+                checkpoint, kind, ..
+            }) => {
+                self.min_pause.on_completed(now.monotonic);
+                if *kind != SnapshotKind::Savepoint {
+                    self.ownership.on_completed(*checkpoint);
+                }
+            }
+            JobAction::Note(JobNote::CheckpointAborted {
+                checkpoint,
+                reason: AbortReason::OutcomeUnknown { .. },
+                ..
+            }) => self.ownership.on_doubt(*checkpoint),
+            JobAction::DropCompleted(checkpoint) => {
+                self.ownership
+                    .on_discard(checkpoint.id, checkpoint.files())?;
+            }
+            JobAction::DiscardFiles {
+                checkpoint, files, ..
+            } => self.ownership.on_discard(*checkpoint, files.iter())?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_periodic(&mut self, now: Now) -> Checked {
+        let (now, settings) = (now.monotonic, &self.settings);
+        self.min_pause.on_periodic(now, settings.min_pause)?;
+        match settings.interval {
+            Some(interval) => self.bursts.on_periodic(now, interval),
+            None => Ok(()),
+        }
+    }
+}
