@@ -12,103 +12,20 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind as Io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use support::{Place, checkpoint, write};
+use support::namespace::{Namespace, on_each};
+use support::{checkpoint, write};
 use tidegate_fault::inject;
 use tidegate_storage::{
-    CheckpointPointer, ErrorKind, Expected, FolderRecords, JobStore, MemoryNamespace,
-    NamespaceStatus, RecordStore, StorageError, Written, parse_checkpoint_dir,
+    CheckpointPointer, ErrorKind, Expected, NamespaceStatus, RecordStore, StorageError, Written,
 };
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, ErrorChain, LeaderEpoch, Owner,
     SnapshotLocation,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Folder,
-    Memory,
-    RecordsInMemory,
-}
-
-/// A namespace that outlives its leaders.
-struct Namespace {
-    kind: Kind,
-    place: Place,
-    memory: MemoryNamespace,
-}
-
-/// Runs `test` on a new namespace of each kind.
-fn on_each(test: impl Fn(&Namespace)) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in [Kind::Folder, Kind::Memory, Kind::RecordsInMemory] {
-        eprintln!("on {kind:?}");
-        test(&Namespace {
-            kind,
-            place: Place::new(),
-            memory: MemoryNamespace::default(),
-        });
-    }
-}
-
-impl Namespace {
-    fn run<F: Future>(&self, future: F) -> F::Output {
-        self.place.run(future)
-    }
-
-    /// Takes the lead, also from somebody who still has it. Where a lock forbids that, the lock is
-    /// lost: somebody deleted its file.
-    fn lead(&self) -> JobStore {
-        self.try_lead().unwrap().0
-    }
-
-    fn try_lead(&self) -> Result<(JobStore, NamespaceStatus), StorageError> {
-        let url = parse_checkpoint_dir(self.place.dir.to_str().unwrap()).unwrap();
-        let handle = self.place.runtime.handle().clone();
-        match self.kind {
-            Kind::Folder => {
-                self.lose_lock();
-                self.place.try_open("job")
-            }
-            Kind::Memory => self.run(JobStore::open_in_memory(&self.memory, "job", handle)),
-            Kind::RecordsInMemory => {
-                let records = self.memory.lead();
-                self.run(JobStore::open_with(&url, records, "job", handle))
-            }
-        }
-    }
-
-    /// Takes the lead over the bare records.
-    fn records(&self) -> Arc<dyn RecordStore> {
-        if self.kind != Kind::Folder {
-            return self.memory.lead();
-        }
-        self.lose_lock();
-        let folder = self.place.dir.join("job");
-        Arc::new(self.run(FolderRecords::lead(&folder)).unwrap())
-    }
-
-    fn lose_lock(&self) {
-        let _ = std::fs::remove_file(self.place.dir.join("job/lock"));
-    }
-
-    fn complete(&self, store: &JobStore, id: u64) -> CompletedCheckpoint {
-        self.place.complete(store, id)
-    }
-
-    fn recover(&self, store: &JobStore) -> Vec<CompletedCheckpoint> {
-        self.run(store.recover()).unwrap()
-    }
-
-    /// How many files lie in the namespace besides those of `live`.
-    fn orphans(&self, store: &JobStore, live: &[CompletedCheckpoint]) -> usize {
-        self.run(store.find_orphans(live)).unwrap().len()
-    }
-}
 
 fn ids(checkpoints: &[CompletedCheckpoint]) -> Vec<u64> {
     checkpoints.iter().map(|c| c.id.0).collect()

@@ -6,6 +6,8 @@
     reason = "clippy takes a test without harness for a program"
 )]
 
+pub(crate) mod namespace;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,7 @@ use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, KeyGroupRange,
     KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Owner,
-    Redistribution, SnapshotKind, SubtaskState, UnixMillis,
+    Redistribution, SnapshotKind, SnapshotLocation, SubtaskState, UnixMillis,
 };
 use tokio::runtime::Runtime;
 
@@ -107,6 +109,48 @@ impl Place {
 
 pub(crate) fn write(store: &JobStore, id: u64, subtask: &str, bytes: &[u8]) -> FileHandle {
     let name = store.state_file_name(AttemptNumber(1), CheckpointId(id), subtask);
+    let mut writer = store.create_state_file(name);
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap()
+}
+
+/// Makes a savepoint with two state files in a new folder; no pointer leads to it.
+pub(crate) fn savepoint(
+    place: &Place,
+    store: &JobStore,
+    id: u64,
+    location: &SnapshotLocation,
+) -> CompletedCheckpoint {
+    let prepared = place.run(store.prepare_savepoint(location));
+    assert_eq!(prepared, WriteOutcome::Done);
+    let files = (0..2).map(|index| write_at(store, location, &format!("count[{index}]"), b"state"));
+    let savepoint = savepoint_of(store, id, location, files.collect());
+    let published = place.run(store.publish_metadata(&savepoint));
+    assert_eq!(published, WriteOutcome::Done);
+    savepoint
+}
+
+pub(crate) fn savepoint_of(
+    store: &JobStore,
+    id: u64,
+    location: &SnapshotLocation,
+    files: Vec<FileHandle>,
+) -> CompletedCheckpoint {
+    CompletedCheckpoint {
+        kind: SnapshotKind::StopWithSavepoint { drain: false },
+        location: Some(location.clone()),
+        owner: Owner::User,
+        ..checkpoint(store, id, files)
+    }
+}
+
+pub(crate) fn write_at(
+    store: &JobStore,
+    location: &SnapshotLocation,
+    subtask: &str,
+    bytes: &[u8],
+) -> FileHandle {
+    let name = store.savepoint_file_name(location, AttemptNumber(1), subtask);
     let mut writer = store.create_state_file(name);
     writer.write_all(bytes).unwrap();
     writer.finish().unwrap()
