@@ -102,7 +102,7 @@ impl CheckpointStorage {
             PutMode::Create,
             &objects::METADATA,
         );
-        after("metadata:after", put.await)
+        put.await.passing("metadata:after")
     }
 
     /// Reads the metadata of a checkpoint in the namespace of `job`.
@@ -247,12 +247,4 @@ pub(crate) fn expect_id(
         expected: id,
         found: checkpoint.id,
     })
-}
-
-/// Passes a crash point if the write before it is done.
-pub(crate) fn after(point: &'static str, written: Written) -> Written {
-    if matches!(written, Written::Done) {
-        tidegate_fault::point(point);
-    }
-    written
 }

@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, Owner, SnapshotLocation};
 
-use crate::checkpoint_storage::{CONCURRENT_MAX, Deletion, after, verify_length};
+use crate::checkpoint_storage::{CONCURRENT_MAX, Deletion, verify_length};
 use crate::error::StorageError;
 use crate::ha::Written;
 use crate::ha::pointer::CheckpointPointer;
@@ -41,9 +41,7 @@ impl JobStore {
     /// Writing the same again is done. If the future is dropped before it has ended, the outcome
     /// is unknown.
     pub async fn store_pointer(&self, pointer: &CheckpointPointer) -> WriteOutcome {
-        tidegate_fault::point("pointer:before");
-        let written = self.inner.records.add_pointer(pointer).await;
-        after("pointer:after", written).into()
+        self.inner.records.add_pointer(pointer).await.into()
     }
 
     /// All completed checkpoints, by ascending id, with their metadata read and verified.

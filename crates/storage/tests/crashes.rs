@@ -12,24 +12,48 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{Place, checkpoint, write};
-use tidegate_storage::{CheckpointPointer, NamespaceStatus};
+use support::{Place, checkpoint, savepoint, savepoint_of, write, write_at};
+use tidegate_storage::{
+    CheckpointPointer, NamespaceStatus, RestoreFrom, load_snapshot, parse_snapshot_path,
+};
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AttemptNumber, CheckpointId};
+use tidegate_types::{AttemptNumber, CheckpointId, Owner, RestoreMode, SnapshotLocation};
+use url::Url;
 
 const CHILD: &str = "TIDEGATE_CRASHES_TEST_CHILD";
+const WORK: &str = "TIDEGATE_CRASHES_TEST_WORK";
 
 /// Where the third checkpoint is cut off, and whether it is complete then.
-const CASES: [(&str, bool); 6] = [
+const CHECKPOINTS: [(&str, bool); 6] = [
     ("state-file:before#3", false),
     ("state-file:after#3", false),
     ("metadata:before#3", false),
     ("metadata:after#3", false),
     ("pointer:before#3", false),
     ("pointer:after#3", true),
+];
+
+/// Where a savepoint with which the job stops is cut off after two checkpoints, whether it can be
+/// restored by its path then, and whether the job goes on from it.
+const SAVEPOINT: [(&str, bool, bool); 6] = [
+    ("state-file:before#3", false, false),
+    ("state-file:after#3", false, false),
+    ("metadata:before#3", false, false),
+    ("metadata:after#3", true, false),
+    ("pointer:before#3", true, false),
+    ("pointer:after#3", true, true),
+];
+
+/// Where a job is cut off that claims a savepoint, then completes a checkpoint; and what it goes
+/// on from.
+const CLAIM: [(&str, &[u64]); 4] = [
+    ("pointer:before#1", &[70]),
+    ("pointer:after#1", &[70]),
+    ("pointer:before#2", &[70]),
+    ("pointer:after#2", &[70, 71]),
 ];
 
 fn main() {
@@ -41,26 +65,46 @@ fn main() {
         return;
     }
     if let Some(dir) = std::env::var_os(CHILD) {
-        return take_checkpoints(Path::new(&dir));
+        let place = Place::at(Path::new(&dir));
+        match std::env::var(WORK).unwrap().as_str() {
+            "checkpoints" => take_checkpoints(&place),
+            "savepoint" => stop_with_savepoint(&place),
+            "claim" => claim(&place),
+            other => panic!("`{other}`"),
+        }
+        panic!(
+            "{} is reached",
+            std::env::var(tidegate_fault::ARM_VARIABLE).unwrap()
+        );
     }
-    for (point, complete) in CASES {
+    for (point, complete) in CHECKPOINTS {
         let place = Place::new();
-        kill_at(point, &place.dir);
+        kill_at(point, "checkpoints", &place.dir);
         recovers(&place, point, complete);
     }
-    println!("crashes: recovered from {} crash points", CASES.len());
+    for (point, whole, listed) in SAVEPOINT {
+        let place = Place::new();
+        kill_at(point, "savepoint", &place.dir);
+        recovers_from_savepoint(&place, point, whole, listed);
+    }
+    for (point, expected) in CLAIM {
+        let place = Place::new();
+        kill_at(point, "claim", &place.dir);
+        recovers_from_claim(&place, point, expected);
+    }
+    let count = CHECKPOINTS.len() + SAVEPOINT.len() + CLAIM.len();
+    println!("crashes: recovered from {count} crash points");
 }
 
 /// Takes checkpoints until killed, keeping two.
-fn take_checkpoints(dir: &Path) {
-    let place = Place::at(dir);
+fn take_checkpoints(place: &Place) {
     let store = place.open();
     assert_eq!(
         place.run(store.reserve_attempt()).unwrap(),
         AttemptNumber(1)
     );
     let mut retained = Vec::new();
-    for id in 1.. {
+    for id in 1..10 {
         assert_eq!(
             place.run(store.reserve_ids(CheckpointId(id))),
             WriteOutcome::Done
@@ -74,10 +118,43 @@ fn take_checkpoints(dir: &Path) {
     }
 }
 
-fn kill_at(point: &str, dir: &Path) {
+fn savepoint_location(place: &Place) -> (PathBuf, SnapshotLocation) {
+    let path = place.dir.join("savepoints/sp");
+    let location = parse_snapshot_path(path.to_str().unwrap()).unwrap();
+    (path, location)
+}
+
+fn stop_with_savepoint(place: &Place) {
+    let store = place.open();
+    place.complete(&store, 1);
+    place.complete(&store, 2);
+    let (_, location) = savepoint_location(place);
+    let prepared = place.run(store.prepare_savepoint(&location));
+    assert_eq!(prepared, WriteOutcome::Done);
+    let file = write_at(&store, &location, "count[0]", b"state");
+    let stop = savepoint_of(&store, 3, &location, vec![file]);
+    place.run(store.publish_metadata(&stop));
+    place.run(store.store_pointer(&CheckpointPointer::to(&stop)));
+}
+
+fn claim(place: &Place) {
+    let (other, _) = place.try_open("other").unwrap();
+    let (_, location) = savepoint_location(place);
+    savepoint(place, &other, 70, &location);
+    let store = place.open();
+    let from = RestoreFrom {
+        location,
+        mode: RestoreMode::Claim,
+    };
+    place.run(store.resume(Some(&from))).unwrap();
+    place.complete(&store, 71);
+}
+
+fn kill_at(point: &str, work: &str, dir: &Path) {
     let (announced, announcer) = std::io::pipe().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(CHILD, dir)
+        .env(WORK, work)
         .env(tidegate_fault::ANNOUNCE_VARIABLE, "/dev/fd/0")
         .env(tidegate_fault::ARM_VARIABLE, point)
         .stdin(Stdio::from(announcer))
@@ -130,4 +207,44 @@ fn recovers(place: &Place, point: &str, complete: bool) {
         Some(&full),
         "{point}"
     );
+}
+
+/// At most an orphan is left: a folder without metadata, or a whole savepoint that nobody refers to.
+/// Both are the user's to delete.
+fn recovers_from_savepoint(place: &Place, point: &str, whole: bool, listed: bool) {
+    let store = place.open();
+    let recovered = place.run(store.recover()).unwrap();
+    let ids: Vec<u64> = recovered.iter().map(|checkpoint| checkpoint.id.0).collect();
+    let expected = if listed { vec![1, 2, 3] } else { vec![1, 2] };
+    assert_eq!(ids, expected, "{point}");
+    let (path, location) = savepoint_location(place);
+    let entries = || std::fs::read_dir(&path).unwrap().count();
+    let before = entries();
+    let swept = place.run(store.sweep_orphans(&recovered)).unwrap();
+    assert_eq!((swept.files, entries()), (0, before), "{point}");
+
+    let loaded = place.run(load_snapshot(&Url::parse(location.as_str()).unwrap()));
+    assert_eq!(loaded.is_ok(), whole, "{point}: {loaded:?}");
+    if let Some(stop) = recovered.get(2) {
+        assert_eq!(stop, &loaded.unwrap());
+        place.run(store.verify_files(stop)).unwrap();
+        // The user's, whatever becomes of the job.
+        place.run(store.drop_completed(stop)).unwrap();
+        assert_eq!(entries(), before);
+    }
+}
+
+fn recovers_from_claim(place: &Place, point: &str, expected: &[u64]) {
+    let store = place.open();
+    let resumed = place.run(store.resume(None)).unwrap();
+    let completed = &resumed.completed;
+    let ids: Vec<u64> = completed.iter().map(|checkpoint| checkpoint.id.0).collect();
+    assert_eq!(ids, expected, "{point}");
+    assert!(completed.iter().all(|c| c.owner == Owner::Job), "{point}");
+    place.run(store.sweep_orphans(completed)).unwrap();
+    for checkpoint in completed {
+        place.run(store.verify_files(checkpoint)).unwrap();
+    }
+    place.run(store.drop_completed(&completed[0])).unwrap();
+    assert!(!savepoint_location(place).0.exists(), "{point}");
 }

@@ -16,11 +16,11 @@ mod traced {
     use std::path::Path;
     use std::process::Command;
 
-    use tidegate_storage::CheckpointPointer;
+    use tidegate_storage::{CheckpointPointer, RestoreFrom};
     use tidegate_types::message::WriteOutcome;
-    use tidegate_types::{AttemptNumber, CheckpointId};
+    use tidegate_types::{AttemptNumber, CheckpointId, RestoreMode, SnapshotLocation};
 
-    use crate::support::{Place, checkpoint, write};
+    use crate::support::{Place, checkpoint, savepoint_of, write, write_at};
 
     const CHILD: &str = "TIDEGATE_SYNCS_TEST_CHILD";
     const CALLS: &str = "fsync,fdatasync,?link,linkat,?rename,?renameat,renameat2,?unlink,\
@@ -50,7 +50,7 @@ mod traced {
     }
 
     /// What each step has to do, in order. `STATE` stands for the name of a state file.
-    const EXPECTED: [(&str, &[&str]); 7] = [
+    const EXPECTED: [(&str, &[&str]); 14] = [
         (
             "reserve checkpoint ids",
             &[
@@ -115,6 +115,70 @@ mod traced {
                 "rmdir chk-1",
             ],
         ),
+        (
+            "prepare savepoint",
+            &[
+                "mkdir sp",
+                "fsync sp",
+                "fsync .",
+                "mkdir sp/1",
+                "fsync sp/1",
+                "fsync sp",
+            ],
+        ),
+        (
+            "state file of a savepoint",
+            &[
+                "fsync sp/1/STATE#1",
+                "link sp/1/STATE#1 sp/1/STATE",
+                "fsync sp/1",
+                "unlink sp/1/STATE#1",
+            ],
+        ),
+        (
+            "metadata of a savepoint",
+            &[
+                "fsync sp/1/_metadata#1",
+                "link sp/1/_metadata#1 sp/1/_metadata",
+                "fsync sp/1",
+                "unlink sp/1/_metadata#1",
+            ],
+        ),
+        (
+            "pointer to a savepoint",
+            &[
+                "fsync completed/00000000000000000002#1",
+                "link completed/00000000000000000002#1 completed/00000000000000000002",
+                "fsync completed",
+                "unlink completed/00000000000000000002#1",
+            ],
+        ),
+        (
+            "forget a savepoint",
+            &["unlink completed/00000000000000000002", "fsync completed"],
+        ),
+        (
+            "claim",
+            &[
+                "fsync origin#1",
+                "link origin#1 origin",
+                "fsync .",
+                "unlink origin#1",
+                "fsync completed/00000000000000000002#1",
+                "link completed/00000000000000000002#1 completed/00000000000000000002",
+                "fsync completed",
+                "unlink completed/00000000000000000002#1",
+            ],
+        ),
+        (
+            "drop what was claimed",
+            &[
+                "unlink completed/00000000000000000002",
+                "fsync completed",
+                "unlink sp/1/_metadata",
+                "rmdir sp/1",
+            ],
+        ),
     ];
 
     /// Takes one checkpoint, announcing its steps on stderr.
@@ -152,6 +216,32 @@ mod traced {
         step("drop");
         place
             .run(store.drop_completed(&full))
+            .expect("everything can be deleted");
+        let location = SnapshotLocation::new(&format!("file://{}/sp/1", root.display()));
+        step("prepare savepoint");
+        let prepared = place.run(store.prepare_savepoint(&location));
+        assert_eq!(prepared, WriteOutcome::Done);
+        step("state file of a savepoint");
+        let file = write_at(&store, &location, "count[0]", b"state");
+        step("metadata of a savepoint");
+        let stop = savepoint_of(&store, 2, &location, vec![file]);
+        assert_eq!(place.run(store.publish_metadata(&stop)), WriteOutcome::Done);
+        step("pointer to a savepoint");
+        let pointer = CheckpointPointer::to(&stop);
+        assert_eq!(place.run(store.store_pointer(&pointer)), WriteOutcome::Done);
+        step("forget a savepoint");
+        let forgotten = place.run(store.drop_completed(&stop));
+        forgotten.expect("it can be deleted");
+        step("claim");
+        let from = RestoreFrom {
+            location,
+            mode: RestoreMode::Claim,
+        };
+        let resumed = place.run(store.resume(Some(&from)));
+        let claimed = resumed.expect("there is space").completed;
+        step("drop what was claimed");
+        place
+            .run(store.drop_completed(&claimed[0]))
             .expect("everything can be deleted");
         step("end");
     }
@@ -207,9 +297,11 @@ mod traced {
         }
         let end = steps.pop().expect("there are steps");
         assert_eq!(end.0, "end");
-        // Files are deleted side by side after the metadata, in no certain order.
+        // State files are deleted side by side after the metadata, in no certain order; and which
+        // folders there are above the namespace doesn't matter.
         for (_, calls) in &mut steps {
-            calls.retain(|call| call != "unlink chk-1/STATE");
+            calls.retain(|call| !(call.starts_with("unlink") && call.ends_with("/STATE")));
+            calls.retain(|call| !call.starts_with("fsync /"));
         }
         steps
     }

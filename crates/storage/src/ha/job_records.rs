@@ -119,9 +119,11 @@ impl JobRecords {
     }
 
     pub(crate) async fn add_pointer(&self, pointer: &CheckpointPointer) -> Written {
+        tidegate_fault::point("pointer:before");
         let bytes = pointer.encode(self.job).into();
         let name = names::pointer_name(pointer.checkpoint);
-        self.store.write(&name, bytes, Expected::Absent).await
+        let written = self.store.write(&name, bytes, Expected::Absent).await;
+        written.passing("pointer:after")
     }
 
     pub(crate) async fn remove_pointer(&self, checkpoint: CheckpointId) -> Written {

@@ -87,6 +87,16 @@ impl Written {
     }
 }
 
+impl Written {
+    /// Passes a crash point if the write is done.
+    pub(crate) fn passing(self, point: &'static str) -> Written {
+        if matches!(self, Written::Done) {
+            tidegate_fault::point(point);
+        }
+        self
+    }
+}
+
 impl From<Written> for WriteOutcome {
     fn from(written: Written) -> WriteOutcome {
         let text = |error: &StorageError| ErrorChain(error).to_string();
