@@ -209,8 +209,8 @@ fn recovers(place: &Place, point: &str, complete: bool) {
     );
 }
 
-/// At most an orphan is left: a folder without metadata, or a whole savepoint that nobody refers to.
-/// Both are the user's to delete.
+/// At most an orphan is left: a folder without metadata, or a whole savepoint that nobody refers
+/// to. Both are the user's to delete.
 fn recovers_from_savepoint(place: &Place, point: &str, whole: bool, listed: bool) {
     let store = place.open();
     let recovered = place.run(store.recover()).unwrap();
