@@ -70,7 +70,7 @@ impl TakenSnapshots {
         SnapshotWrite(state)
     }
 
-    /// Takes note that a checkpoint is durable. Returns whether this subtask took it and did not
+    /// Takes note that a checkpoint is durable, and stops the writing of what it subsumes. Returns whether this subtask took it and did not
     /// know yet: only then may it commit.
     pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId) -> bool {
         let known = self.0.iter().any(|taken| taken.checkpoint == checkpoint);
@@ -81,31 +81,33 @@ impl TakenSnapshots {
         known
     }
 
-    /// Stops the writing of an aborted snapshot. Of what is older than `latest_completed` no more
-    /// will be heard.
+    /// Stops the writing of an aborted snapshot. What is older than `latest_completed` is subsumed,
+    /// should the notice of that have been missed.
     pub(crate) fn on_aborted(&mut self, checkpoint: CheckpointId, latest_completed: CheckpointId) {
-        self.0.retain(|taken| {
-            let aborted = taken.checkpoint == checkpoint;
-            if aborted {
-                taken.state.cancelled.store(true, Ordering::Relaxed);
-            }
-            !aborted
-        });
+        self.cancel_where(|taken| taken.checkpoint == checkpoint);
         self.forget_before(latest_completed);
     }
 
     /// Stops all writing.
-    pub(crate) fn cancel_all(&self) {
-        for taken in &self.0 {
-            taken.state.cancelled.store(true, Ordering::Relaxed);
-        }
+    pub(crate) fn cancel_all(&mut self) {
+        self.cancel_where(|_| true);
     }
 
-    /// A completed checkpoint settles all older ones but savepoints, which live on their own.
+    /// A completed checkpoint subsumes all older ones but savepoints, which live on their own. What
+    /// they pre-committed is part of the completed one.
     fn forget_before(&mut self, checkpoint: CheckpointId) {
-        self.0
-            .retain(|taken| taken.checkpoint >= checkpoint || taken.kind.is_savepoint());
+        self.cancel_where(|taken| taken.checkpoint < checkpoint && !taken.kind.is_savepoint());
         self.forget_written_savepoints();
+    }
+
+    fn cancel_where(&mut self, unwanted: impl Fn(&Taken) -> bool) {
+        self.0.retain(|taken| {
+            let unwanted = unwanted(taken);
+            if unwanted {
+                taken.state.cancelled.store(true, Ordering::Relaxed);
+            }
+            !unwanted
+        });
     }
 
     fn forget_written_savepoints(&mut self) {
@@ -136,11 +138,13 @@ mod tests {
     // SC-13
     #[test]
     fn only_what_was_taken_is_completed_and_only_once() {
-        let (mut taken, _writes) = taken(&[(4, Checkpoint), (6, Checkpoint), (7, Checkpoint)]);
+        let (mut taken, writes) = taken(&[(4, Checkpoint), (6, Checkpoint), (7, Checkpoint)]);
         assert!(!taken.on_completed(CheckpointId(5)));
         assert_eq!(taken.ids(), [4, 6, 7], "an unknown id settles nothing");
         assert!(taken.on_completed(CheckpointId(6)));
         assert_eq!(taken.ids(), [7]);
+        let cancelled: Vec<_> = writes.iter().map(SnapshotWrite::is_cancelled).collect();
+        assert_eq!(cancelled, [true, false, false], "4 is subsumed");
         assert!(!taken.on_completed(CheckpointId(6)));
         assert!(!taken.on_completed(CheckpointId(4)));
     }
@@ -169,7 +173,8 @@ mod tests {
         ]);
         taken.on_aborted(CheckpointId(5), CheckpointId(3));
         assert_eq!(taken.ids(), [2, 3, 4]);
-        assert!(!writes[0].is_cancelled(), "nobody said that 1 was aborted");
+        let cancelled: Vec<_> = writes.iter().map(SnapshotWrite::is_cancelled).collect();
+        assert_eq!(cancelled, [true, false, false, false, true]);
         assert!(taken.on_completed(CheckpointId(3)), "should it come late");
     }
 
@@ -180,6 +185,7 @@ mod tests {
         let (mut taken, writes) = taken(&[(1, Savepoint), (2, stop), (3, Checkpoint)]);
         assert!(taken.on_completed(CheckpointId(3)));
         assert_eq!(taken.ids(), [1, 2]);
+        assert!(!writes[0].is_cancelled());
         taken.on_aborted(CheckpointId(1), CheckpointId(3));
         assert!(writes[0].is_cancelled());
         assert!(taken.on_completed(CheckpointId(2)));

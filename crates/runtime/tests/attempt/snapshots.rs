@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tidegate_runtime::{
-    BoxError, ByValue, Collector, EdgeKind, Flow, JobPlan, KeyedMap, Logic, Rebalance, Snapshot,
+    BoxError, ByValue, Collector, EdgeKind, Flow, HeldBackBy, JobPlan, KeyedMap, Logic, Rebalance,
+    Snapshot,
 };
 use tidegate_state::ValueStateDescriptor;
 use tidegate_types::graph::Partitioning;
@@ -140,8 +141,12 @@ fn a_failed_write_declines_and_the_job_goes_on() {
     driven.stop();
 }
 
-/// Passes records on; its state can't be frozen as long as it is told so.
-struct Unfreezable(Arc<AtomicBool>);
+/// Passes records on; freezing its state takes until the gate opens, and fails if it is told to.
+#[derive(Clone, Default)]
+struct Unfreezable {
+    fails: Arc<AtomicBool>,
+    gate: Gate,
+}
 
 impl Logic<u64, u64> for Unfreezable {
     fn process(
@@ -154,29 +159,55 @@ impl Logic<u64, u64> for Unfreezable {
     }
 
     fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
-        match self.0.load(Ordering::SeqCst) {
+        self.gate.pass();
+        match self.fails.load(Ordering::SeqCst) {
             true => Err("too hot".into()),
             false => Ok(Snapshot::default()),
         }
     }
 }
 
-// SC-09, J13
-#[test]
-fn a_failed_freeze_declines_and_the_job_goes_on() {
-    let hot = Arc::new(AtomicBool::new(true));
+/// numbers → middle, with one subtask → sink, with two
+fn unfreezable(middle: &Unfreezable) -> JobPlan {
     let mut plan = JobPlan::new();
     let numbers = plan.source(operator("numbers", 1), Numbers::endless());
-    let told = Arc::clone(&hot);
-    let middle = plan.operator::<u64, u64, _>(operator("middle", 1), move |_| {
-        Ok(Unfreezable(Arc::clone(&told)))
-    });
-    let sink = plan.sink(operator("sink", 1), Collected::<u64>::default());
+    let logic = middle.clone();
+    let middle = plan.operator::<u64, u64, _>(operator("middle", 1), move |_| Ok(logic.clone()));
+    let sink = plan.sink(operator("sink", 2), Collected::<u64>::default());
     for edge in [(numbers, middle), (middle, sink)] {
-        plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
+        plan.connect::<u64>(edge, Partitioning::Rebalance, EdgeKind::Records, |_| {
             Box::new(Rebalance::default())
         });
     }
+    plan
+}
+
+// J12: receivers on other workers align, snapshot and acknowledge while a state is being frozen.
+#[test]
+fn a_barrier_leaves_before_the_state_is_frozen() {
+    let middle = Unfreezable::default();
+    let mut driven = Driven::start(unfreezable(&middle), Options::default());
+    middle.gate.close();
+    driven.trigger(1);
+    let elsewhere = driven.subtask("sink[1]");
+    let frozen = driven.subtask("middle[0]");
+    driven.wait_for(
+        "acknowledgement",
+        |report| matches!(report, Report::Acknowledged { subtask, .. } if *subtask == elsewhere),
+    );
+    let held_back = driven.metrics.held_back(CheckpointId(1));
+    let of_middle = held_back.iter().find(|held| held.subtask == frozen);
+    assert_eq!(of_middle.unwrap().by, HeldBackBy::Freezing);
+    middle.gate.open();
+    driven.stop();
+}
+
+// SC-09, J13
+#[test]
+fn a_failed_freeze_declines_and_the_job_goes_on() {
+    let middle = Unfreezable::default();
+    middle.fails.store(true, Ordering::SeqCst);
+    let plan = unfreezable(&middle);
     let mut driven = Driven::start(plan, Options::default());
     driven.trigger(1);
     driven.wait_for("decline", |report| match report {
@@ -186,7 +217,7 @@ fn a_failed_freeze_declines_and_the_job_goes_on() {
         } => cause == "too hot",
         _ => false,
     });
-    hot.store(false, Ordering::SeqCst);
+    middle.fails.store(false, Ordering::SeqCst);
     driven.trigger(2);
     let reports = reports_until_acknowledged(&driven, 2);
     assert_eq!(declines(&reports), []);
