@@ -70,8 +70,8 @@ impl TakenSnapshots {
         SnapshotWrite(state)
     }
 
-    /// Takes note that a checkpoint is durable, and stops the writing of what it subsumes. Returns whether this subtask took it and did not
-    /// know yet: only then may it commit.
+    /// Takes note that a checkpoint is durable, and stops the writing of what it subsumes. Returns
+    /// whether this subtask took it and did not know yet: only then may it commit.
     pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId) -> bool {
         let known = self.0.iter().any(|taken| taken.checkpoint == checkpoint);
         if known {
