@@ -8,7 +8,6 @@ use tidegate_runtime::{
     Rebalance, Snapshot, SubtaskContext,
 };
 use tidegate_types::graph::Partitioning;
-use tidegate_types::message::Report;
 use tidegate_types::{CheckpointId, ListState, Redistribution};
 
 use crate::support::{Collected, Driven, Numbers, PATIENCE, Range, States, operator};
@@ -58,9 +57,10 @@ pub(crate) fn assert_counts(updates: &[(u64, u64)], keys: u64, each: u64) {
     }
 }
 
-pub(crate) fn wait_for_all_ends(driven: &Driven, readers: u32) {
-    for _ in 0..readers {
-        driven.wait_for("end", |report| matches!(report, Report::SourceEnded { .. }));
+/// Waits until so many readers have reported their end, at any time of the attempt.
+pub(crate) fn wait_for_all_ends(driven: &Driven, readers: usize) {
+    while driven.ended.borrow().len() < readers {
+        driven.next_report();
     }
 }
 

@@ -83,13 +83,11 @@ fn total(numbers: u64) -> u64 {
 
 /// Runs a restored job of [`summed`] to the end of its sources; returns what the sink got.
 fn run_to_the_end(sources: Vec<Numbers>, files: Files, states: &States) -> Vec<u64> {
-    let readers = 2 * sources.len() as u32;
+    let readers = 2 * sources.len();
     let (plan, collected) = summed(sources, 2);
     let restored = Some((CheckpointId(1), states));
     let mut driven = Driven::start_from(plan, Options::default(), files, restored);
-    while driven.ended.borrow().len() < readers as usize {
-        driven.next_report();
-    }
+    wait_for_all_ends(&driven, readers);
     driven.trigger(2);
     let states = driven.acknowledgements(2);
     assert!(states.values().all(|state| state.finished), "{states:?}");
@@ -174,7 +172,7 @@ fn a_stop_goes_through_sources_that_have_ended() {
             };
             let (plan, collected) = summed(vec![Numbers::up_to(2000), second], 2);
             let mut driven = Driven::start(plan, Options::default());
-            wait_for_ends(&driven, if running { 2 } else { 4 });
+            wait_for_all_ends(&driven, if running { 2 } else { 4 });
             driven.trigger(1);
             driven.trigger_savepoint(2, kind);
             let states = driven.acknowledgements(2);
@@ -190,12 +188,6 @@ fn a_stop_goes_through_sources_that_have_ended() {
             assert_eq!(collected.0.lock().unwrap().len(), sums);
             driven.stop();
         }
-    }
-}
-
-fn wait_for_ends(driven: &Driven, readers: usize) {
-    while driven.ended.borrow().len() < readers {
-        driven.next_report();
     }
 }
 

@@ -471,9 +471,11 @@ impl Driven {
     }
 
     fn wait_until_running(&self) {
-        for _ in 0..self.subtasks() {
+        let mut left = self.subtasks();
+        while left > 0 {
             match self.next_report() {
-                Report::Running { .. } | Report::SourceEnded { .. } => {}
+                Report::Running { .. } => left -= 1,
+                Report::SourceEnded { .. } => {}
                 Report::Failed(_) => return,
                 other => panic!("unexpected {other:?}"),
             }
