@@ -261,7 +261,7 @@ mod tests {
         ended.remove(0).transaction
     }
 
-    // TP-01, TP-08
+    // TP-08
     #[test]
     fn commits_show_once_however_often_they_are_asked_for() {
         let sink = CollectCommitted::new();

@@ -44,7 +44,7 @@ type Damage = (
     &'static str,
 );
 
-// ST-09, FS-08
+// ST-09
 #[test]
 fn an_unreadable_checkpoint_is_an_error_not_a_fallback() {
     let metadata = |store: &JobStore| store.folder().join("chk-3/_metadata");
@@ -211,7 +211,7 @@ fn metadata_is_never_overwritten() {
     assert_eq!(place.run(store.recover()).unwrap(), [first]);
 }
 
-// ST-03, ST-10, CO-01, FS-12
+// CO-01, FS-12
 #[test]
 fn dropping_removes_pointer_metadata_files_and_folder() {
     let place = Place::new();
@@ -321,7 +321,7 @@ fn names_from_elsewhere_cannot_delete_other_files() {
     assert!(store.folder().join("job").exists());
 }
 
-// BC-27, BC-55, CO-01
+// BC-55, CO-01
 #[test]
 fn a_sweep_deletes_what_no_checkpoint_refers_to() {
     let place = Place::new();

@@ -34,7 +34,7 @@ fn assert_counts(updates: Vec<(u64, u64)>, keys: u64, each: u64) {
     }
 }
 
-// FT-01, FT-04: the final checkpoint commits everything, also with periodic checkpoints off.
+// FT-01: the final checkpoint commits everything, also with periodic checkpoints off.
 #[test]
 fn a_bounded_job_commits_all_without_periodic_checkpoints() {
     let counts = CollectCommitted::new();

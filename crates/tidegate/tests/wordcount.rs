@@ -152,7 +152,7 @@ fn kills_and_other_parallelisms_change_nothing() {
     place.assert_clean(1);
 }
 
-// FT-01, FT-04, CC-53, C6
+// FT-01, CC-53, C6
 #[test]
 fn the_final_checkpoint_alone_commits_everything() {
     let place = Place::new();

@@ -19,7 +19,6 @@ fn nothing_shows_before_the_commit() {
     assert_eq!(output.staged(), Vec::<String>::new());
 }
 
-// TP-06
 #[test]
 fn an_empty_transaction_makes_no_file() {
     let output = Output::new();
