@@ -319,3 +319,62 @@ impl std::error::Error for JobFailure {}
 pub(crate) fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause() -> String {
+        "disk full".to_owned()
+    }
+
+    fn declined(reason: DeclineReason) -> AbortReason {
+        let subtask = "map[0]".to_owned();
+        AbortReason::Declined { subtask, reason }
+    }
+
+    // FM-05: each reason that a checkpoint can end for, once.
+    #[test]
+    fn what_points_at_a_fault_counts_and_nothing_else() {
+        let waiting = Waiting {
+            named: vec!["map[0]".to_owned()],
+            count: 1,
+        };
+        let (latest, newer, by) = (CheckpointId(9), CheckpointId(9), CheckpointId(9));
+        let count = [
+            AbortReason::Expired { waiting },
+            AbortReason::NotPrepared { cause: cause() },
+            AbortReason::PublishFailed { cause: cause() },
+            AbortReason::StoreFailed { cause: cause() },
+            declined(DeclineReason::SnapshotFailed { cause: cause() }),
+            declined(DeclineReason::WriteFailed { cause: cause() }),
+        ];
+        let do_not = [
+            AbortReason::Subsumed { by },
+            AbortReason::Requested,
+            AbortReason::AttemptEnded,
+            AbortReason::OutcomeUnknown { cause: cause() },
+            declined(DeclineReason::NotReady),
+            declined(DeclineReason::Superseded { latest }),
+            declined(DeclineReason::SubsumedByBarrier { newer }),
+            declined(DeclineReason::CancelledUpstream),
+        ];
+        for reason in count {
+            assert!(reason.counts(), "{reason}");
+        }
+        for reason in do_not {
+            assert!(!reason.counts(), "{reason}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_not_named_is_counted() {
+        let waiting = |named: &[&str], count| Waiting {
+            named: named.iter().map(|&name| name.to_owned()).collect(),
+            count,
+        };
+        assert_eq!(waiting(&["a[0]"], 1).to_string(), "`a[0]`");
+        let more = waiting(&["a[0]", "a[1]"], 7).to_string();
+        assert_eq!(more, "`a[0]`, `a[1]` and 5 more");
+    }
+}

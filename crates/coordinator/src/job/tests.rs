@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_types::graph::{Edge, GraphError, OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::message::{Notice, SnapshotMetrics};
+use tidegate_types::message::{DeclineReason, Notice, SnapshotMetrics};
 use tidegate_types::{
     CheckpointBarrier, CheckpointId, FileHandle, HASH_ID, KeyGroupRange, KeyedStateHandle,
     MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, Owner, RestorePlan,
@@ -131,12 +131,16 @@ fn acknowledged(id: u64, operator: u32, state: SubtaskState) -> JobEvent {
 
 /// A job that was restored from `chk-8`, the second one of two, and runs as its third attempt.
 fn running() -> Job {
+    running_with(settings())
+}
+
+fn running_with(settings: JobSettings) -> Job {
     let recovered = vec![completed(8, 2, 80, "f8"), completed(6, 1, 60, "f6")];
     let facts = DurableFacts {
         checkpoint_max: CheckpointId(20),
         attempt_max: AttemptNumber(1),
     };
-    let mut job = Job::new(JOB, graph(), settings(), recovery(recovered, facts)).unwrap();
+    let mut job = Job::new(JOB, graph(), settings, recovery(recovered, facts)).unwrap();
     step(&mut job, 0, JobEvent::Start);
     let attempt = ATTEMPT;
     let outcome = WriteOutcome::Done;
@@ -410,4 +414,54 @@ fn a_full_queue_of_requests_turns_newcomers_away() {
         .iter()
         .filter(|action| matches!(action, JobAction::Answer { .. }));
     assert_eq!(answers.count(), 1001);
+}
+
+// CC-24, B5: exactly so many are triggered, and each end of one lets exactly one more start.
+#[test]
+fn as_many_checkpoints_are_under_way_as_may_be() {
+    for max_concurrent in [1, 2, 5] {
+        let mut settings = settings();
+        settings.checkpoints.interval = Some(Duration::from_secs(1));
+        settings.checkpoints.max_concurrent = max_concurrent;
+        settings.checkpoints.tolerable_failures = None;
+        let mut job = running_with(settings);
+        let mut triggered = 0;
+        for second in 1..20 {
+            triggered += triggers(&step(&mut job, second, JobEvent::Tick));
+            assert_eq!(triggered, max_concurrent.min(second as u32));
+        }
+        for (second, id) in (20..).zip(21..24) {
+            let subtask = subtask(0);
+            let declined = report(Report::Declined {
+                checkpoint: CheckpointId(id),
+                subtask,
+                reason: DeclineReason::NotReady,
+            });
+            assert_eq!(triggers(&step(&mut job, second, declined)), 1);
+            assert_eq!(triggers(&step(&mut job, second, JobEvent::Tick)), 0);
+        }
+    }
+}
+
+fn triggers(actions: &[JobAction]) -> u32 {
+    let is_trigger = |action: &&JobAction| {
+        matches!(
+            action,
+            JobAction::Notify {
+                notice: Notice::Trigger(_),
+                ..
+            }
+        )
+    };
+    actions.iter().filter(is_trigger).count() as u32
+}
+
+#[test]
+fn nothing_happens_by_itself_once_a_job_has_ended() {
+    let mut job = running();
+    assert!(job.next_deadline().is_some());
+    step(&mut job, 1, JobEvent::CancelRequested);
+    step(&mut job, 1, JobEvent::AttemptStopped { attempt: ATTEMPT });
+    assert_eq!(job.next_deadline(), None);
+    assert_eq!(step(&mut job, 100, JobEvent::Tick), []);
 }

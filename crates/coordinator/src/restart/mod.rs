@@ -211,6 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_that_never_grows_is_valid() {
+        let strategy = RestartStrategy::ExponentialDelay {
+            initial: ms(50),
+            max: ms(50),
+            multiplier: 1.0,
+            reset_after: ms(1000),
+        };
+        assert_eq!(delays(strategy, &[0, 50, 100]), [Some(50); 3]);
+    }
+
+    #[test]
     fn fixed_delay_allows_so_many_restarts() {
         let strategy = RestartStrategy::FixedDelay {
             attempts: 2,
