@@ -139,7 +139,7 @@ async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
         },
         JobAction::PublishMetadata(checkpoint) => JobEvent::MetadataPublished {
             checkpoint: checkpoint.id,
-            outcome: store.publish_metadata(*checkpoint).await,
+            outcome: store.publish_metadata(checkpoint).await,
         },
         JobAction::StorePointer {
             checkpoint,

@@ -59,11 +59,14 @@ impl Store {
         }
     }
 
-    pub(crate) async fn publish_metadata(&self, checkpoint: CompletedCheckpoint) -> WriteOutcome {
+    pub(crate) async fn publish_metadata(
+        &self,
+        checkpoint: Arc<CompletedCheckpoint>,
+    ) -> WriteOutcome {
         match self {
             Store::Durable(store) => store.publish_metadata(&checkpoint).await,
             Store::Memory(store) => {
-                store.publish(checkpoint);
+                store.publish(Arc::unwrap_or_clone(checkpoint));
                 WriteOutcome::Done
             }
         }

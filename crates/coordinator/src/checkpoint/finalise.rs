@@ -5,6 +5,8 @@
 //! any two leaves at most files that nobody refers to. A plain savepoint ends with its metadata: it
 //! is the user's, listed nowhere, and nobody commits because of it.
 
+use std::sync::Arc;
+
 use tidegate_types::message::{Notice, WriteOutcome};
 use tidegate_types::{CheckpointId, CompletedCheckpoint, Millis, SnapshotKind};
 
@@ -28,7 +30,8 @@ enum Stage {
 /// A checkpoint that every subtask has acknowledged and that is being made durable.
 #[derive(Debug)]
 pub(crate) struct Finalising {
-    checkpoint: Box<CompletedCheckpoint>,
+    /// Shared with whoever publishes it, and with nobody once that is done.
+    checkpoint: Arc<CompletedCheckpoint>,
     triggered: Millis,
     request: Option<RequestId>,
     stage: Stage,
@@ -94,7 +97,7 @@ impl CheckpointCoordinator {
         };
         let pending = self.pending.remove(&id).expect("it was just found");
         let (triggered, request) = (pending.triggered, pending.request);
-        let checkpoint = Box::new(pending.into_completed(self.job, &self.graph));
+        let checkpoint = Arc::new(pending.into_completed(self.job, &self.graph));
         actions.push(JobAction::PublishMetadata(checkpoint.clone()));
         self.finalising = Some(Finalising {
             checkpoint,
@@ -211,7 +214,7 @@ impl CheckpointCoordinator {
         self.failures.on_completed(id);
         self.subsume_older(id, actions);
         self.notify(Notice::Completed { checkpoint: id }, actions);
-        self.retain(*finalising.checkpoint, actions);
+        self.retain(Arc::unwrap_or_clone(finalising.checkpoint), actions);
         if summary.kind.stops() {
             let request = finalising.request;
             self.signals

@@ -258,7 +258,7 @@ fn a_checkpoint_from_trigger_to_completion() {
     );
     let stateless = SubtaskState::default();
     assert_eq!(step(&mut job, 10, acknowledged(21, 0, stateless)), []);
-    let expected = Box::new(completed(21, ATTEMPT.0, 110_000, "f21"));
+    let expected = Arc::new(completed(21, ATTEMPT.0, 110_000, "f21"));
     assert_eq!(
         step(&mut job, 11, acknowledged(21, 1, counts("f21"))),
         [JobAction::PublishMetadata(expected.clone())]

@@ -351,7 +351,9 @@ impl World {
                 self.alive = false;
                 JobEvent::AttemptStopped { attempt }
             }
-            JobAction::PublishMetadata(completed) => self.publish(*completed, outcome, applied),
+            JobAction::PublishMetadata(completed) => {
+                self.publish((*completed).clone(), outcome, applied)
+            }
             JobAction::StorePointer { checkpoint, .. } => {
                 if applied {
                     let completed = self.metadata[&checkpoint].clone();
