@@ -65,7 +65,8 @@ impl World {
             },
             ..JobSettings::default()
         };
-        let job = Job::new(JobId(1), graph(), settings, Recovery::default()).unwrap();
+        let job = Job::new(JobId(1), graph(), settings, Recovery::default());
+        let job = job.expect("the graph is valid");
         let mut world = World {
             job,
             now: 0,
@@ -156,8 +157,9 @@ impl World {
 
     /// Of `count`'s subtasks in a checkpoint: when each acknowledged, and whether in time.
     fn counts(&self, id: u64) -> Vec<Option<(u128, bool)>> {
-        let entry = self.job.statistics().checkpoint(CheckpointId(id)).unwrap();
-        let count = entry.operators().nth(1).unwrap();
+        let entry = self.job.statistics().checkpoint(CheckpointId(id));
+        let mut operators = entry.expect("it is remembered").operators();
+        let count = operators.nth(1).expect("there are two operators");
         let shown = count.subtasks();
         shown
             .map(|s| s.map(|s| (s.acknowledged_after.as_millis(), s.in_time)))
