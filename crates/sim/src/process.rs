@@ -5,7 +5,6 @@
 //! side, whatever reports back does so exactly once. It stands still now and then.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use tidegate_coordinator::{JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_types::graph::JobGraph;
@@ -106,7 +105,6 @@ impl Process {
             JobAction::ReserveIds { up_to } => self.ops.push(Op::Write(Write::Ids(up_to))),
             JobAction::PublishMetadata(checkpoint) => {
                 trace!(outside, "publish {}", checkpoint.id);
-                let checkpoint = Box::new(Arc::unwrap_or_clone(checkpoint));
                 self.ops.push(Op::Write(Write::Metadata(checkpoint)));
             }
             JobAction::StorePointer { checkpoint, .. } => {

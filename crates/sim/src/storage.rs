@@ -2,6 +2,7 @@
 //! knowing, or hang and be resolved either way later.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tidegate_coordinator::JobEvent;
 use tidegate_types::message::WriteOutcome;
@@ -18,7 +19,7 @@ use crate::trace::trace;
 pub(crate) enum Write {
     Attempt,
     Ids(CheckpointId),
-    Metadata(Box<CompletedCheckpoint>),
+    Metadata(Arc<CompletedCheckpoint>),
     Pointer(CheckpointId),
     Finished(CheckpointId),
 }
