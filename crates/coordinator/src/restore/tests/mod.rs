@@ -129,7 +129,7 @@ fn without_a_checkpoint_everything_starts_empty() {
     assert_eq!(shown.to_string(), expected);
 }
 
-// RS-02: 2 -> 3 and 3 -> 2, every subtask gets the handles that intersect its range. RS-01.
+// RS-02: 2 -> 3 and 3 -> 2, every subtask gets the handles that intersect its range. RS-01, I4.
 #[test]
 fn keyed_state_goes_to_the_owners_of_its_key_groups() {
     let shown = |old, new| {
@@ -266,7 +266,7 @@ fn broadcast_lists_are_copied_never_concatenated() {
     assert_eq!(dealt(unreported, 2, 0), [["a"], ["a"]]);
 }
 
-// RS-15
+// RS-15, I4
 #[test]
 fn each_list_is_dealt_out_by_its_own_mode() {
     let state = |suffix: &str| SubtaskState {
