@@ -9,7 +9,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, Owner, SnapshotLocation};
 
-use crate::checkpoint_storage::{CONCURRENT_MAX, Deletion, verify_length};
+use crate::checkpoint_storage::{CONCURRENT_MAX, Deletion, METADATA, at, verify_length};
+use crate::elsewhere;
 use crate::error::StorageError;
 use crate::ha::Written;
 use crate::ha::pointer::CheckpointPointer;
@@ -31,10 +32,15 @@ impl JobStore {
         assert_eq!(checkpoint.job, self.job(), "job of `{id}`");
         let elsewhere = checkpoint.location.is_some();
         assert_eq!(checkpoint.kind.is_savepoint(), elsewhere, "place of `{id}`");
-        match self.inner.records.store().confirm().await {
-            Ok(()) => self.inner.storage.publish(checkpoint).await.into(),
-            Err(error) => Written::NotDone(error).into(),
+        let records = &self.inner.records;
+        if let Err(error) = records.store().confirm().await {
+            return Written::NotDone(error).into();
         }
+        let published = self.inner.storage.publish(checkpoint).await;
+        if elsewhere && matches!(published, Written::Done) {
+            elsewhere::settled(records, id).await;
+        }
+        published.into()
     }
 
     /// Writes the pointer that makes a checkpoint a completed one. Its metadata must be durable.
@@ -102,9 +108,14 @@ impl JobStore {
         &self,
         checkpoint: &CompletedCheckpoint,
     ) -> Result<(), StorageError> {
-        let removed = self.inner.records.remove_pointer(checkpoint.id).await;
-        removed.into_result()?;
-        if checkpoint.owner == Owner::User {
+        let records = &self.inner.records;
+        let owned = checkpoint.owner == Owner::Job;
+        if owned {
+            let begun = elsewhere::begin_deleting(records, checkpoint).await;
+            begun.into_result()?;
+        }
+        records.remove_pointer(checkpoint.id).await.into_result()?;
+        if !owned {
             return Ok(());
         }
         let deletion = Deletion {
@@ -114,7 +125,11 @@ impl JobStore {
             metadata: true,
             refused: Vec::new(),
         };
-        self.inner.storage.delete(deletion).await
+        self.inner.storage.delete(deletion).await?;
+        if checkpoint.location.is_some() {
+            elsewhere::settled(records, checkpoint.id).await;
+        }
+        Ok(())
     }
 
     /// Deletes files of a checkpoint that will never complete, its metadata if `metadata` is set,
@@ -147,7 +162,13 @@ impl JobStore {
             metadata,
             refused: refusals(others),
         };
-        self.inner.storage.delete(deletion).await
+        self.inner.storage.delete(deletion).await?;
+        if let Some(location) = location
+            && is_gone(location)
+        {
+            elsewhere::settled(records, checkpoint).await;
+        }
+        Ok(())
     }
 }
 
@@ -175,6 +196,11 @@ fn lies_in(name: &str, location: Option<&SnapshotLocation>) -> bool {
         None => names::is_state_file_name(name),
         Some(location) => split_url(name).is_some_and(|(folder, _)| folder == *location),
     }
+}
+
+/// Whether nothing is left of a folder, not even late files that come to be discarded in their turn.
+fn is_gone(location: &SnapshotLocation) -> bool {
+    matches!(at(location, METADATA), Err(StorageError::Missing { .. }))
 }
 
 fn refusals(names: Vec<String>) -> Vec<StorageError> {

@@ -58,6 +58,7 @@ mod ha;
 
 mod checkpoint_storage;
 mod completed;
+mod elsewhere;
 mod job_store;
 mod load;
 mod origin;

@@ -18,6 +18,8 @@ const ENCODED_BYTES_MAX: usize = 120;
 
 /// Folder of the pointers to completed checkpoints.
 pub(crate) const COMPLETED: &str = "completed";
+/// Folder of the records of folders elsewhere that aren't settled.
+pub(crate) const ELSEWHERE: &str = "elsewhere";
 /// Who the namespace belongs to.
 pub(crate) const IDENTITY: &str = "job";
 /// The epoch of the latest leader.
@@ -137,14 +139,15 @@ pub(crate) fn pointer_name(checkpoint: CheckpointId) -> String {
     format!("{COMPLETED}/{:020}", checkpoint.0)
 }
 
-/// The checkpoint that a pointer with this file name refers to.
+/// `elsewhere/00000000000000000042`.
+pub(crate) fn elsewhere_name(checkpoint: CheckpointId) -> String {
+    format!("{ELSEWHERE}/{:020}", checkpoint.0)
+}
+
+/// The checkpoint that a pointer, or another record per checkpoint, with this file name is about.
 pub(crate) fn parse_pointer_file_name(name: &str) -> Option<CheckpointId> {
     let id = CheckpointId(name.parse().ok()?);
-    (pointer_name(id)
-        .strip_prefix(COMPLETED)?
-        .strip_prefix('/')?
-        == name)
-        .then_some(id)
+    (format!("{:020}", id.0) == name).then_some(id)
 }
 
 /// `chk-42/a3-count.1-<uuid>.state` for subtask `count[1]` in attempt 3. Unique for ever.

@@ -52,6 +52,11 @@ pub(crate) const ORIGIN: RecordKind = RecordKind {
     version: 1,
     fields: &["job", "checkpoint", "taken-by", "mode", "location"],
 };
+pub(crate) const ELSEWHERE: RecordKind = RecordKind {
+    name: "tidegate-elsewhere",
+    version: 1,
+    fields: &["job", "checkpoint", "taken-by", "work", "location"],
+};
 pub(crate) const LEADER: RecordKind = RecordKind {
     name: "tidegate-leader",
     version: 1,
@@ -245,7 +250,7 @@ mod tests {
     fn golden_files_decode_and_encode_identically() {
         let job = "00112233445566778899aabbccddeeff";
         let other = "ffeeddccbbaa99887766554433221100";
-        let cases: [(&RecordKind, &[&str], &str); 7] = [
+        let cases: [(&RecordKind, &[&str], &str); 8] = [
             (
                 &JOB,
                 &[job, "wörd count 100%\n"],
@@ -276,6 +281,17 @@ mod tests {
                 &ORIGIN,
                 &[job, "42", other, "no-claim", "file:///a%20b/chk-42"],
                 include_str!("../tests/golden/origin-v1.txt"),
+            ),
+            (
+                &ELSEWHERE,
+                &[
+                    job,
+                    "42",
+                    other,
+                    "deleting",
+                    "file:///data/savepoint-ffeeddcc-42",
+                ],
+                include_str!("../tests/golden/elsewhere-v1.txt"),
             ),
             (
                 &LEADER,

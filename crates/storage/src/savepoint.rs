@@ -6,28 +6,47 @@ use std::io;
 use std::path::Path;
 
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AttemptNumber, SnapshotLocation};
+use tidegate_types::{AttemptNumber, CheckpointId, SnapshotLocation};
 
 use crate::error::StorageError;
 use crate::ha::Written;
 use crate::job_store::JobStore;
 use crate::objects::{blocking, injected};
-use crate::{folder, location, names};
+use crate::{elsewhere, folder, location, names};
 
 impl JobStore {
     /// Makes the folder of a savepoint, with those above it. It must not exist: whatever is in a
     /// folder of this name may be somebody's only copy. Durable when done.
     ///
-    /// Whoever prepares one publishes metadata there or [discards](Self::discard_files) it.
-    pub async fn prepare_savepoint(&self, location: &SnapshotLocation) -> WriteOutcome {
+    /// Whoever prepares one publishes metadata there or [discards](Self::discard_files) it. Until
+    /// then the folder is recorded, so that a [sweep](Self::sweep_orphans) removes what a killed
+    /// process leaves there.
+    pub async fn prepare_savepoint(
+        &self,
+        checkpoint: CheckpointId,
+        location: &SnapshotLocation,
+    ) -> WriteOutcome {
+        self.prepare(checkpoint, location).await.into()
+    }
+
+    async fn prepare(&self, checkpoint: CheckpointId, location: &SnapshotLocation) -> Written {
         let folder = match location::folder_of(location) {
             Ok(folder) => folder,
-            Err(error) => return Written::NotDone(error).into(),
+            Err(error) => return Written::NotDone(error),
         };
-        match blocking(move || Ok(prepare(&folder))).await {
-            Ok(written) => written.into(),
-            Err(error) => Written::Unknown(error).into(),
+        let path = folder.clone();
+        match blocking(move || Ok(make(&path))).await {
+            Ok(Written::Done) => {}
+            Ok(other) => return other,
+            Err(error) => return Written::Unknown(error),
         }
+        // Ordering: only a folder that was made here is recorded as one to clean up.
+        let written = elsewhere::begin_making(&self.inner.records, checkpoint, location).await;
+        if matches!(written, Written::NotDone(_)) {
+            // A folder that stays is empty; the coordinator discards it.
+            let _ = blocking(move || folder::remove_if_empty(&folder)).await;
+        }
+        written
     }
 
     /// A name for a state file of `subtask_name` (`count[1]`) in the savepoint at `location`: its
@@ -43,7 +62,7 @@ impl JobStore {
     }
 }
 
-fn prepare(path: &Path) -> Written {
+fn make(path: &Path) -> Written {
     let file = || path.display().to_string();
     let made = injected("savepoint:prepare", file)
         .and_then(|()| path.parent().map_or(Ok(()), folder::create_durably))

@@ -2,8 +2,9 @@
 //!
 //! Crashes, late acknowledgements and aborted checkpoints leave files behind; bookkeeping that
 //! relied on every message arriving would leak. The sweep needs no history: live is what the
-//! pointers lead to, everything else in a checkpoint's folder is an orphan. It looks at nothing
-//! outside of the namespace, and spares a snapshot in it that the job was begun from.
+//! pointers lead to, everything else in a checkpoint's folder is an orphan. Outside of the namespace
+//! it looks only where the records say that a savepoint was being made or a claimed snapshot
+//! deleted (see [`elsewhere`]); in it, it spares a snapshot that the job was begun from.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,18 +12,19 @@ use std::path::{Path, PathBuf};
 use tidegate_types::{CheckpointId, CompletedCheckpoint, SnapshotLocation};
 
 use crate::checkpoint_storage::METADATA;
+use crate::elsewhere;
 use crate::error::StorageError;
 use crate::folder::Entry;
 use crate::job_store::JobStore;
 use crate::load;
 use crate::location::{folder_of, split_url};
-use crate::names::{self, COMPLETED};
+use crate::names::{self, COMPLETED, ELSEWHERE};
 use crate::objects::{Objects, blocking};
 
 /// A file that nothing refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Its name, relative to the namespace.
+    /// Its name, relative to the namespace, or its whole URL.
     pub name: String,
     /// Its length in bytes.
     pub bytes: u64,
@@ -56,11 +58,21 @@ impl JobStore {
             name: found.name,
             bytes: found.entry.bytes,
         };
-        Ok(orphans.into_iter().map(orphan).collect())
+        let mut found: Vec<Orphan> = orphans.into_iter().map(orphan).collect();
+        for leftover in elsewhere::leftovers(&self.inner.records).await? {
+            let files = leftover.files?.into_iter();
+            let entries = files.flat_map(|(_, entries)| entries);
+            found.extend(entries.map(|entry| Orphan {
+                name: leftover.location.child(&entry.name).to_string(),
+                bytes: entry.bytes,
+            }));
+        }
+        Ok(found)
     }
 
     /// Deletes every file in a checkpoint's folder that no checkpoint in `live` refers to, folders
-    /// left empty, and unfinished writes of dead processes. Must not run beside an attempt, whose
+    /// left empty, unfinished writes of dead processes, and what those left of savepoints that they
+    /// were making or claimed snapshots that they were deleting. Must not run beside an attempt, whose
     /// new files nothing refers to yet.
     ///
     /// # Errors
@@ -71,10 +83,12 @@ impl JobStore {
         &self,
         live: &[CompletedCheckpoint],
     ) -> Result<SweepReport, StorageError> {
+        let records = &self.inner.records;
         let orphans = self.find(live).await?;
+        let leftovers = elsewhere::leftovers(records).await?;
         // Ordering: last before the deletions. A leader that comes after it deletes nothing that
         // its own records refer to, since those of this epoch were complete before.
-        self.inner.records.store().confirm().await?;
+        records.store().confirm().await?;
         let objects = &self.inner.storage.objects;
         let mut report = SweepReport::default();
         for found in orphans.files {
@@ -89,6 +103,14 @@ impl JobStore {
         for folder in orphans.folders {
             match objects.remove_if_empty(&folder).await {
                 Ok(removed) => report.folders += u64::from(removed),
+                Err(error) => report.failures.push(error),
+            }
+        }
+        for leftover in leftovers {
+            let checkpoint = leftover.checkpoint;
+            match leftover.delete(&mut report).await {
+                Ok(()) => elsewhere::settled(records, checkpoint).await,
+                // It stays recorded for a later sweep.
                 Err(error) => report.failures.push(error),
             }
         }
@@ -142,10 +164,12 @@ async fn find_in(objects: &Objects, keep: &HashSet<String>) -> Result<Orphans, S
             orphans.files.push(Found { name, entry });
         }
     }
-    for entry in objects.entries(COMPLETED).await? {
-        if !entry.is_folder && names::is_staging(&entry.name) {
-            let name = format!("{COMPLETED}/{}", entry.name);
-            orphans.files.push(Found { name, entry });
+    for folder in [COMPLETED, ELSEWHERE] {
+        for entry in objects.entries(folder).await? {
+            if !entry.is_folder && names::is_staging(&entry.name) {
+                let name = format!("{folder}/{}", entry.name);
+                orphans.files.push(Found { name, entry });
+            }
         }
     }
     while let Some(folder) = inside.pop() {

@@ -338,3 +338,51 @@ fn a_claimed_checkpoint_of_another_job_is_deleted_in_its_namespace() {
         place.run(other.verify_files(&kept)).unwrap();
     });
 }
+
+// BC-27: a claimed snapshot that could be deleted only in part is deleted by the next sweep.
+#[test]
+fn a_sweep_completes_the_deletion_of_a_claimed_snapshot() {
+    on_each(|namespace| {
+        let foreign = foreign(namespace, RestoreMode::Claim);
+        let store = namespace.lead();
+        let claimed = resume(namespace, &store, Some(&foreign.from)).completed;
+        // The pointer can be deleted, and nothing after it.
+        let stuck = inject("delete:write", Io::PermissionDenied, 1..100);
+        let error = namespace
+            .run(store.drop_completed(&claimed[0]))
+            .unwrap_err();
+        assert!(matches!(error, StorageError::Undeletable { .. }), "{error}");
+        let report = namespace.run(store.sweep_orphans(&[])).unwrap();
+        assert_eq!((report.files, report.failures.len()), (0, 1));
+        drop(stuck);
+        assert_eq!(namespace.recover(&store), []);
+        assert!(foreign.path.join("_metadata").exists());
+        let store = namespace.lead();
+        assert_eq!(namespace.orphans(&store, &[]), 3);
+        let report = namespace.run(store.sweep_orphans(&[])).unwrap();
+        assert_eq!((report.files, report.folders), (3, 1));
+        assert!(!foreign.path.exists());
+    });
+}
+
+/// As long as its pointer is there it is completed, whatever was begun.
+#[test]
+fn a_deletion_that_could_not_begin_deletes_nothing() {
+    on_each(|namespace| {
+        let foreign = foreign(namespace, RestoreMode::Claim);
+        let store = namespace.lead();
+        let claimed = resume(namespace, &store, Some(&foreign.from)).completed;
+        let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
+        namespace
+            .run(store.drop_completed(&claimed[0]))
+            .unwrap_err();
+        drop(stuck);
+        let store = namespace.lead();
+        assert_eq!(namespace.recover(&store), claimed);
+        let report = namespace.run(store.sweep_orphans(&claimed)).unwrap();
+        assert_eq!(report.files, 0);
+        namespace.run(store.verify_files(&claimed[0])).unwrap();
+        namespace.run(store.drop_completed(&claimed[0])).unwrap();
+        assert!(!foreign.path.exists());
+    });
+}

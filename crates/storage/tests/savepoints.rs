@@ -142,7 +142,8 @@ fn a_savepoint_folder_that_exists_is_refused() {
         fs::write(&file, "mine").unwrap();
         fs::create_dir(folder(namespace, "empty")).unwrap();
         for name in ["sp-7", "file", "empty"] {
-            let prepared = namespace.run(store.prepare_savepoint(&location(namespace, name)));
+            let prepared =
+                namespace.run(store.prepare_savepoint(CheckpointId(7), &location(namespace, name)));
             let cause = cause(prepared);
             let path = folder(namespace, name);
             assert!(cause.contains(path.to_str().unwrap()), "{cause}");
@@ -171,13 +172,15 @@ fn a_savepoint_folder_that_cannot_be_made_is_named() {
         fs::write(namespace.place.dir.join("file"), "").unwrap();
         let inside = namespace.place.dir.join("file/sp-1");
         let url = parse_checkpoint_dir(inside.to_str().unwrap()).unwrap();
-        let prepared = namespace.run(store.prepare_savepoint(&SnapshotLocation::new(url.as_str())));
+        let prepared = namespace
+            .run(store.prepare_savepoint(CheckpointId(7), &SnapshotLocation::new(url.as_str())));
         let message = cause(prepared);
         let parent = inside.parent().unwrap().to_str().unwrap();
         assert!(message.contains(parent), "{message}");
 
         let read_only = inject("savepoint:prepare", Io::ReadOnlyFilesystem, 0..1);
-        let prepared = namespace.run(store.prepare_savepoint(&location(namespace, "sp-1")));
+        let prepared =
+            namespace.run(store.prepare_savepoint(CheckpointId(7), &location(namespace, "sp-1")));
         let message = cause(prepared);
         let path = folder(namespace, "sp-1");
         assert!(message.contains(path.to_str().unwrap()), "{message}");
@@ -185,9 +188,11 @@ fn a_savepoint_folder_that_cannot_be_made_is_named() {
         assert!(!path.exists());
 
         let other = SnapshotLocation::new("s3://bucket/savepoints/sp-1");
-        let message = cause(namespace.run(store.prepare_savepoint(&other)));
+        let message = cause(namespace.run(store.prepare_savepoint(CheckpointId(7), &other)));
         assert!(message.contains("`s3`"), "{message}");
-        let message = cause(namespace.run(store.prepare_savepoint(&SnapshotLocation::new("x"))));
+        let message = cause(
+            namespace.run(store.prepare_savepoint(CheckpointId(7), &SnapshotLocation::new("x"))),
+        );
         assert!(message.contains("not a URL"), "{message}");
     });
 }
@@ -204,12 +209,12 @@ fn a_savepoint_that_failed_leaves_no_folder() {
             namespace.run(store.discard_files(id, Some(&location), files, metadata))
         };
         // Nothing was written.
-        namespace.run(store.prepare_savepoint(&location));
+        namespace.run(store.prepare_savepoint(CheckpointId(7), &location));
         discard(&[], true).unwrap();
         assert!(!path.exists());
 
         // Some files, and one that comes late.
-        namespace.run(store.prepare_savepoint(&location));
+        namespace.run(store.prepare_savepoint(CheckpointId(7), &location));
         let files = [
             write_at(&store, &location, "a[0]", b"a"),
             write_at(&store, &location, "b[0]", b"b"),
@@ -244,7 +249,7 @@ fn discarding_stays_inside_the_savepoint() {
         let own = location(namespace, "sp-7");
         let other = savepoint(&namespace.place, &store, 6, &location(namespace, "sp-6"));
         let of_the_job = write(&store, 7, "count[0]", b"state");
-        namespace.run(store.prepare_savepoint(&own));
+        namespace.run(store.prepare_savepoint(CheckpointId(7), &own));
         let mut files: Vec<_> = other.files().cloned().collect();
         files.push(of_the_job);
         let discarded = store.discard_files(CheckpointId(7), Some(&own), &files, true);
@@ -437,7 +442,7 @@ fn a_savepoint_is_whole_or_it_is_not_written() {
     on_each(|namespace| {
         let store = namespace.lead();
         let here = location(namespace, "sp-7");
-        namespace.run(store.prepare_savepoint(&here));
+        namespace.run(store.prepare_savepoint(CheckpointId(7), &here));
         let inside = write_at(&store, &here, "count[0]", b"state");
         // A file of the namespace would be deleted with its checkpoint.
         let outside = write(&store, 7, "count[1]", b"state");
@@ -466,7 +471,7 @@ fn publishing_a_savepoint_has_three_outcomes() {
     on_each(|namespace| {
         let store = namespace.lead();
         let here = location(namespace, "sp-7");
-        namespace.run(store.prepare_savepoint(&here));
+        namespace.run(store.prepare_savepoint(CheckpointId(7), &here));
         let made = savepoint_of(&store, 7, &here, vec![]);
         let path = folder(namespace, "sp-7");
         let full = inject("metadata:write", Io::StorageFull, 0..1);
@@ -516,5 +521,76 @@ fn a_pointer_to_a_snapshot_of_another_job_needs_that_job() {
         namespace.run(store.store_pointer(&pointer));
         let error = namespace.run(store.recover()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+    });
+}
+
+// BC-06, BC-27: whatever a killed process leaves of a savepoint is found by the next sweep, and
+// nothing else in that folder is touched.
+#[test]
+fn a_sweep_finds_what_is_left_of_savepoints() {
+    on_each(|namespace| {
+        let store = namespace.lead();
+        let [cut_off, complete, foreign] = ["sp-1", "sp-2", "sp-3"];
+        for (id, name) in [(1, cut_off), (2, complete), (3, foreign)] {
+            let here = location(namespace, name);
+            namespace.run(store.prepare_savepoint(CheckpointId(id), &here));
+            write_at(&store, &here, "count[0]", b"state");
+        }
+        fs::write(
+            folder(namespace, cut_off).join("a1-count.1.state#1"),
+            "part",
+        )
+        .unwrap();
+        let made = savepoint_of(&store, 2, &location(namespace, complete), vec![]);
+        let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
+        let published = namespace.run(store.publish_metadata(&made));
+        assert_eq!(published, WriteOutcome::Done);
+        assert_eq!(stuck.remaining(), 0, "it is still recorded as being made");
+        drop(stuck);
+        // Somebody has put another savepoint in the place of the third.
+        fs::remove_dir_all(folder(namespace, foreign)).unwrap();
+        let elsewhere = savepoint(&namespace.place, &store, 4, &location(namespace, "sp-4"));
+        fs::rename(folder(namespace, "sp-4"), folder(namespace, foreign)).unwrap();
+        // Not a file of any snapshot.
+        let notes = folder(namespace, cut_off).join("notes.txt");
+        fs::write(&notes, "mine").unwrap();
+
+        let store = namespace.lead();
+        let found = namespace.run(store.find_orphans(&[])).unwrap();
+        let here = location(namespace, cut_off);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found
+                .iter()
+                .all(|orphan| orphan.name.starts_with(here.as_str()))
+        );
+        let report = namespace.run(store.sweep_orphans(&[])).unwrap();
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert_eq!((report.files, report.folders), (2, 0));
+        assert_eq!(names_in(&folder(namespace, cut_off)), ["notes.txt"]);
+        assert_eq!(names_in(&folder(namespace, complete)).len(), 2);
+        let there = load(namespace, &folder(namespace, foreign)).unwrap();
+        assert_eq!(there.id, elsewhere.id);
+        verify(namespace, &store, &there);
+        // It is settled: what comes there later is nobody's leftover.
+        fs::write(folder(namespace, cut_off).join("a.state"), "mine").unwrap();
+        let again = namespace.run(store.sweep_orphans(&[])).unwrap();
+        assert_eq!((again.files, again.folders), (0, 0));
+        assert_eq!(names_in(&folder(namespace, cut_off)).len(), 2);
+    });
+}
+
+#[test]
+fn a_folder_that_cannot_be_recorded_is_removed_again() {
+    on_each(|namespace| {
+        let store = namespace.lead();
+        let here = location(namespace, "sp-7");
+        let full = inject("record:write", Io::StorageFull, 0..1);
+        let prepared = namespace.run(store.prepare_savepoint(CheckpointId(7), &here));
+        cause(prepared);
+        assert_eq!(full.remaining(), 0);
+        drop(full);
+        assert!(!folder(namespace, "sp-7").exists());
+        savepoint(&namespace.place, &store, 7, &here);
     });
 }

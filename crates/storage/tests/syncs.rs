@@ -124,6 +124,13 @@ mod traced {
                 "mkdir sp/1",
                 "fsync sp/1",
                 "fsync sp",
+                "mkdir elsewhere",
+                "fsync elsewhere",
+                "fsync .",
+                "fsync elsewhere/00000000000000000002#1",
+                "link elsewhere/00000000000000000002#1 elsewhere/00000000000000000002",
+                "fsync elsewhere",
+                "unlink elsewhere/00000000000000000002#1",
             ],
         ),
         (
@@ -142,6 +149,8 @@ mod traced {
                 "link sp/1/_metadata#1 sp/1/_metadata",
                 "fsync sp/1",
                 "unlink sp/1/_metadata#1",
+                "unlink elsewhere/00000000000000000002",
+                "fsync elsewhere",
             ],
         ),
         (
@@ -173,10 +182,16 @@ mod traced {
         (
             "drop what was claimed",
             &[
+                "fsync elsewhere/00000000000000000002#1",
+                "link elsewhere/00000000000000000002#1 elsewhere/00000000000000000002",
+                "fsync elsewhere",
+                "unlink elsewhere/00000000000000000002#1",
                 "unlink completed/00000000000000000002",
                 "fsync completed",
                 "unlink sp/1/_metadata",
                 "rmdir sp/1",
+                "unlink elsewhere/00000000000000000002",
+                "fsync elsewhere",
             ],
         ),
     ];
@@ -219,7 +234,7 @@ mod traced {
             .expect("everything can be deleted");
         let location = SnapshotLocation::new(&format!("file://{}/sp/1", root.display()));
         step("prepare savepoint");
-        let prepared = place.run(store.prepare_savepoint(&location));
+        let prepared = place.run(store.prepare_savepoint(CheckpointId(2), &location));
         assert_eq!(prepared, WriteOutcome::Done);
         step("state file of a savepoint");
         let file = write_at(&store, &location, "count[0]", b"state");

@@ -12,8 +12,11 @@ use uuid::Uuid;
 
 use super::pointer::{CheckpointPointer, Origin};
 use super::{Expected, RecordStore, RecordVersion, Written};
+use crate::elsewhere::Elsewhere;
 use crate::error::StorageError;
-use crate::names::{self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, FINISHED, IDENTITY, ORIGIN};
+use crate::names::{
+    self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, ELSEWHERE, FINISHED, IDENTITY, ORIGIN,
+};
 use crate::record;
 
 /// The records of one job. Clones share them.
@@ -132,11 +135,15 @@ impl JobRecords {
 
     /// The ids that there are pointers to, ascending by number.
     pub(crate) async fn completed_ids(&self) -> Result<Vec<CheckpointId>, StorageError> {
+        self.ids_in(COMPLETED).await
+    }
+
+    async fn ids_in(&self, folder: &str) -> Result<Vec<CheckpointId>, StorageError> {
         let mut ids = Vec::new();
-        for name in self.store.list(COMPLETED).await? {
+        for name in self.store.list(folder).await? {
             let id = names::parse_pointer_file_name(&name);
             ids.push(id.ok_or_else(|| StorageError::Malformed {
-                file: self.store.describe(&format!("{COMPLETED}/{name}")),
+                file: self.store.describe(&format!("{folder}/{name}")),
                 reason: "its name is no checkpoint id of 20 digits".to_owned(),
             })?);
         }
@@ -173,6 +180,34 @@ impl JobRecords {
                 pointer: self.store.describe(&name),
             }),
         }
+    }
+
+    /// Records a folder elsewhere in which something is going on, instead of what went on there
+    /// before.
+    pub(crate) async fn begin_elsewhere(&self, folder: &Elsewhere) -> Written {
+        let name = names::elsewhere_name(folder.checkpoint);
+        let expected = match self.store.read(&name).await {
+            Ok(found) => found.map_or(Expected::Absent, |f| Expected::Version(f.version)),
+            Err(error) => return Written::NotDone(error),
+        };
+        let bytes = folder.encode(self.job).into();
+        self.store.write(&name, bytes, expected).await
+    }
+
+    pub(crate) async fn end_elsewhere(&self, checkpoint: CheckpointId) -> Written {
+        self.store.remove(&names::elsewhere_name(checkpoint)).await
+    }
+
+    /// The folders elsewhere in which something was going on, by checkpoint.
+    pub(crate) async fn elsewhere(&self) -> Result<Vec<Elsewhere>, StorageError> {
+        let mut folders = Vec::new();
+        for id in self.ids_in(ELSEWHERE).await? {
+            let name = names::elsewhere_name(id);
+            let bytes = self.expect(&name).await?;
+            let file = self.store.describe(&name);
+            folders.push(Elsewhere::decode(&file, self.job, &bytes)?);
+        }
+        Ok(folders)
     }
 
     pub(crate) async fn mark_finished(&self, checkpoint: CheckpointId) -> Written {

@@ -5,6 +5,7 @@ use tidegate_types::{
     CheckpointId, CompletedCheckpoint, JobId, Owner, RestoreMode, SnapshotLocation,
 };
 
+use crate::elsewhere::{Elsewhere, Work};
 use crate::error::StorageError;
 use crate::names;
 use crate::record::{self, parse_job, parse_number};
@@ -124,6 +125,39 @@ impl Origin {
             checkpoint: CheckpointId(parse_number(file, &values[1])?),
             taken_by: parse_job(file, &values[2])?,
             mode: parse_mode(file, &values[3])?,
+            location: parse_location(file, &values[4])?,
+        })
+    }
+}
+
+impl Elsewhere {
+    /// The record of this folder in the store of `job`.
+    pub(crate) fn encode(&self, job: JobId) -> Vec<u8> {
+        let work = match self.work {
+            Work::Making => "making",
+            Work::Deleting => "deleting",
+        };
+        record::ELSEWHERE.encode(&[
+            &job.to_string(),
+            &self.checkpoint.0.to_string(),
+            &self.taken_by.to_string(),
+            work,
+            self.location.as_str(),
+        ])
+    }
+
+    /// Decodes the record in `bytes`, found in the store of `job`; `file` names it in errors.
+    pub(crate) fn decode(file: &str, job: JobId, bytes: &[u8]) -> Result<Self, StorageError> {
+        let values = record::ELSEWHERE.decode(file, bytes)?;
+        record::check_job(file, job, &values[0])?;
+        Ok(Elsewhere {
+            checkpoint: CheckpointId(parse_number(file, &values[1])?),
+            taken_by: parse_job(file, &values[2])?,
+            work: match values[3].as_str() {
+                "making" => Work::Making,
+                "deleting" => Work::Deleting,
+                other => return Err(malformed(file, format!("`{other}` is no work"))),
+            },
             location: parse_location(file, &values[4])?,
         })
     }

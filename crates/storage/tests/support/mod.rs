@@ -121,7 +121,7 @@ pub(crate) fn savepoint(
     id: u64,
     location: &SnapshotLocation,
 ) -> CompletedCheckpoint {
-    let prepared = place.run(store.prepare_savepoint(location));
+    let prepared = place.run(store.prepare_savepoint(CheckpointId(id), location));
     assert_eq!(prepared, WriteOutcome::Done);
     let files = (0..2).map(|index| write_at(store, location, &format!("count[{index}]"), b"state"));
     let savepoint = savepoint_of(store, id, location, files.collect());
