@@ -198,7 +198,7 @@ fn lies_in(name: &str, location: Option<&SnapshotLocation>) -> bool {
     }
 }
 
-/// Whether nothing is left of a folder, not even late files that come to be discarded in their turn.
+/// Whether nothing is left of a folder, not even late files that are still to be discarded.
 fn is_gone(location: &SnapshotLocation) -> bool {
     matches!(at(location, METADATA), Err(StorageError::Missing { .. }))
 }

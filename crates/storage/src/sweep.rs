@@ -2,9 +2,9 @@
 //!
 //! Crashes, late acknowledgements and aborted checkpoints leave files behind; bookkeeping that
 //! relied on every message arriving would leak. The sweep needs no history: live is what the
-//! pointers lead to, everything else in a checkpoint's folder is an orphan. Outside of the namespace
-//! it looks only where the records say that a savepoint was being made or a claimed snapshot
-//! deleted (see [`elsewhere`]); in it, it spares a snapshot that the job was begun from.
+//! pointers lead to, everything else in a checkpoint's folder is an orphan. Outside of the
+//! namespace it looks only where the records say that a savepoint was being made or a claimed
+//! snapshot deleted (see [`elsewhere`]); in it, it spares a snapshot that the job was begun from.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -72,8 +72,8 @@ impl JobStore {
 
     /// Deletes every file in a checkpoint's folder that no checkpoint in `live` refers to, folders
     /// left empty, unfinished writes of dead processes, and what those left of savepoints that they
-    /// were making or claimed snapshots that they were deleting. Must not run beside an attempt, whose
-    /// new files nothing refers to yet.
+    /// were making or claimed snapshots that they were deleting. Must not run beside an attempt,
+    /// whose new files nothing refers to yet.
     ///
     /// # Errors
     /// [`StorageError::StillReferenced`], and nothing is deleted, if there is a pointer to a
