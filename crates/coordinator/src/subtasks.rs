@@ -7,7 +7,9 @@
 //! something in touches memory that is in the cache, also with 100 000 subtasks; only a small
 //! number goes to the subtask's own place.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use tidegate_types::graph::JobGraph;
 use tidegate_types::{OperatorId, OperatorUid, SubtaskId};
@@ -63,6 +65,44 @@ impl SubtaskTable {
     pub(crate) fn operators(&self) -> impl Iterator<Item = (&OperatorUid, Range<usize>)> {
         let ranges = self.starts.windows(2).map(|pair| pair[0]..pair[1]);
         self.uids.iter().zip(ranges)
+    }
+}
+
+/// Some subtasks: a bit for each of the job, and those that the job doesn't know by themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct SubtaskSet {
+    table: Arc<SubtaskTable>,
+    bits: Vec<u64>,
+    strangers: BTreeSet<SubtaskId>,
+}
+
+impl SubtaskSet {
+    /// None.
+    pub(crate) fn new(table: Arc<SubtaskTable>) -> Self {
+        SubtaskSet {
+            bits: vec![0; table.count().div_ceil(64)],
+            table,
+            strangers: BTreeSet::new(),
+        }
+    }
+
+    /// Adds one; false if it was there. Takes constant time for subtasks of the job.
+    pub(crate) fn insert(&mut self, subtask: SubtaskId) -> bool {
+        let Some(position) = self.table.position(subtask) else {
+            return self.strangers.insert(subtask);
+        };
+        let (word, bit) = (&mut self.bits[position / 64], 1 << (position % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}
+
+impl Extend<SubtaskId> for SubtaskSet {
+    fn extend<I: IntoIterator<Item = SubtaskId>>(&mut self, subtasks: I) {
+        for subtask in subtasks {
+            self.insert(subtask);
+        }
     }
 }
 

@@ -52,7 +52,7 @@ impl CheckpointCoordinator {
             self.notify_aborted(id, actions);
             self.discard(id, location.clone(), files, actions);
         }
-        let discarded = Discarded::Of(subtasks.into_iter().collect());
+        let discarded = Discarded::Of(subtasks);
         self.ended.abort(
             id,
             Aborted {

@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{CheckpointId, SnapshotLocation, SubtaskId};
 
+use crate::subtasks::SubtaskSet;
+
 /// How many ended checkpoints are remembered.
 const REMEMBERED_MAX: usize = 64;
 
 /// Whose files of an aborted checkpoint have been discarded.
 #[derive(Debug)]
 pub(crate) enum Discarded {
-    Of(BTreeSet<SubtaskId>),
+    Of(SubtaskSet),
     All,
 }
 
@@ -77,11 +79,11 @@ impl Ended {
         }
         match self.recent.get_mut(&checkpoint) {
             Some(Ending::Aborted(aborted)) => match &mut aborted.discarded {
-                Discarded::Of(subtasks) if !subtasks.contains(&subtask) => {
-                    subtasks.insert(subtask);
-                    Late::Discard(aborted.location.clone())
-                }
-                Discarded::Of(_) | Discarded::All => Late::Leave,
+                Discarded::Of(subtasks) => match subtasks.insert(subtask) {
+                    true => Late::Discard(aborted.location.clone()),
+                    false => Late::Leave,
+                },
+                Discarded::All => Late::Leave,
             },
             Some(Ending::Completed) => Late::Leave,
             None => Late::DiscardOwn,
@@ -106,9 +108,13 @@ impl Ended {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tidegate_types::OperatorId;
+    use tidegate_types::graph::JobGraph;
 
     use super::*;
+    use crate::subtasks::SubtaskTable;
 
     const CHECKPOINT: CheckpointId = CheckpointId(1);
 
@@ -117,6 +123,11 @@ mod tests {
             operator: OperatorId(0),
             index,
         }
+    }
+
+    fn none() -> Discarded {
+        let table = SubtaskTable::new(&JobGraph::default());
+        Discarded::Of(SubtaskSet::new(Arc::new(table)))
     }
 
     fn aborted(discarded: Discarded) -> Aborted {
@@ -130,8 +141,11 @@ mod tests {
     #[test]
     fn late_files_are_claimed_once() {
         let mut ended = Ended::default();
-        let discarded = Discarded::Of([subtask(0)].into());
-        ended.abort(CHECKPOINT, aborted(discarded));
+        ended.abort(CHECKPOINT, aborted(none()));
+        assert_eq!(
+            ended.claim_late(CHECKPOINT, subtask(0)),
+            Late::Discard(None)
+        );
         assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), Late::Leave);
         assert_eq!(
             ended.claim_late(CHECKPOINT, subtask(1)),
@@ -145,7 +159,7 @@ mod tests {
         let mut ended = Ended::default();
         let location = Some(SnapshotLocation::new("file:///savepoints/s-1"));
         let aborted = Aborted {
-            discarded: Discarded::Of(BTreeSet::new()),
+            discarded: none(),
             location: location.clone(),
         };
         ended.abort(CHECKPOINT, aborted);
@@ -172,8 +186,7 @@ mod tests {
         let mut ended = Ended::default();
         ended.doubt(CHECKPOINT);
         for id in 2..1000 {
-            let discarded = Discarded::Of(BTreeSet::new());
-            ended.abort(CheckpointId(id), aborted(discarded));
+            ended.abort(CheckpointId(id), aborted(none()));
         }
         assert_eq!(ended.recent.len(), REMEMBERED_MAX);
         assert_eq!(ended.claim_late(CHECKPOINT, subtask(0)), Late::Leave);

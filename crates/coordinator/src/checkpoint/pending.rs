@@ -15,7 +15,7 @@ use tidegate_types::{
 
 use crate::failure::Waiting;
 use crate::request::RequestId;
-use crate::subtasks::{Arrivals, SubtaskTable};
+use crate::subtasks::{Arrivals, SubtaskSet, SubtaskTable};
 
 /// What a checkpoint made of an acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,13 +138,12 @@ impl PendingCheckpoint {
     }
 
     /// Gives up the files: which subtasks they came from (strangers' are discarded already).
-    pub(crate) fn into_files(self) -> (Vec<SubtaskId>, Vec<FileHandle>) {
+    pub(crate) fn into_files(self) -> (SubtaskSet, Vec<FileHandle>) {
         let states = self.states.all();
         let acknowledged = states.iter().enumerate().filter(|(_, s)| s.is_some());
-        let subtasks = acknowledged
-            .map(|(position, _)| self.subtasks.subtask(position))
-            .chain(self.strangers)
-            .collect();
+        let mut subtasks = SubtaskSet::new(Arc::clone(&self.subtasks));
+        subtasks.extend(acknowledged.map(|(position, _)| self.subtasks.subtask(position)));
+        subtasks.extend(self.strangers);
         let files = states.iter().flatten().flat_map(SubtaskState::files);
         let files = files.cloned().collect();
         (subtasks, files)
@@ -359,8 +358,11 @@ mod tests {
         pending.acknowledge(subtask(2, 3), with_file("reader"));
         pending.acknowledge(subtask(2, 3), with_file("again"));
         pending.acknowledge(subtask(7, 0), with_file("stranger"));
-        let (subtasks, files) = pending.into_files();
-        assert_eq!(subtasks, [subtask(0, 0), subtask(2, 3), subtask(7, 0)]);
+        let (mut subtasks, files) = pending.into_files();
+        for known in [subtask(0, 0), subtask(2, 3), subtask(7, 0)] {
+            assert!(!subtasks.insert(known), "{known}");
+        }
+        assert!(subtasks.insert(subtask(2, 2)) && subtasks.insert(subtask(7, 1)));
         let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["enumerator", "reader"]);
     }
