@@ -66,7 +66,8 @@ pub trait Logic<In, Out>: 'static {
         out: &mut Collector<Out>,
     ) -> Result<Flow, BoxError>;
 
-    /// Works on what doesn't come from its input. Called whenever the collector has room.
+    /// Works on what doesn't come from its input. Called whenever the collector has room; never
+    /// again once the barrier of a stop has been passed on.
     ///
     /// # Errors
     /// As for [`process`](Self::process).

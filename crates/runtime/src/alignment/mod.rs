@@ -39,6 +39,7 @@ mod stream_corrupt;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -280,18 +281,21 @@ impl Alignment {
                 checkpoint,
             });
         }
-        if checkpoint == previous {
-            return Err(StreamCorrupt::Repeated {
-                channel,
-                checkpoint,
-            });
-        }
-        if checkpoint < previous {
-            return Err(StreamCorrupt::Backwards {
-                channel,
-                checkpoint,
-                previous,
-            });
+        match checkpoint.cmp(&previous) {
+            Ordering::Greater => {}
+            Ordering::Equal => {
+                return Err(StreamCorrupt::Repeated {
+                    channel,
+                    checkpoint,
+                });
+            }
+            Ordering::Less => {
+                return Err(StreamCorrupt::Backwards {
+                    channel,
+                    checkpoint,
+                    previous,
+                });
+            }
         }
         let first_kind = position.map_or(barrier.kind, |at| self.pending[at].barrier.kind);
         if first_kind != barrier.kind {
@@ -425,7 +429,7 @@ impl Alignment {
     }
 
     fn unblock_all(&mut self) {
-        if self.blocked_count > 0 {
+        if self.blocked_any() {
             self.blocked.fill(false);
             self.blocked_count = 0;
         }

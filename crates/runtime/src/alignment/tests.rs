@@ -1,12 +1,13 @@
 //! One test per behaviour, in the language of the [harness](super::harness).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tidegate_types::AlignmentMode::{AtLeastOnce, ExactlyOnce};
 use tidegate_types::{CheckpointId, SnapshotKind};
 
 use super::harness::{Subtask, barrier};
-use super::{ChannelIndex, EARLY_ABORTS_MAX, StreamCorrupt, TRACKED_MAX};
+use super::{Alignment, ChannelIndex, EARLY_ABORTS_MAX, StreamCorrupt, TRACKED_MAX};
 
 fn exactly_once(channels: u32) -> Subtask {
     Subtask::new(ExactlyOnce, channels)
@@ -456,4 +457,47 @@ fn racing_aborts_leave_nothing_behind() {
             assert_eq!(subtask.run("0:a 0:#2 1:#2"), "0:a S2", "{script}");
         }
     }
+}
+
+/// Whether `check_invariants` notices what `spoil` does while channel 0 of two is blocked for 7.
+fn notices(spoil: impl FnOnce(&mut Alignment)) -> bool {
+    let mut subtask = exactly_once(2);
+    subtask.run("0:#7");
+    let mut alignment = subtask.alignment;
+    spoil(&mut alignment);
+    let check = || alignment.check_invariants();
+    catch_unwind(AssertUnwindSafe(check)).is_err()
+}
+
+// What random streams are checked against is worth something only if it can fail.
+#[test]
+fn broken_invariants_are_noticed() {
+    assert!(!notices(|_| {}));
+    assert!(notices(|alignment| alignment.blocked_count = 2));
+    assert!(notices(|alignment| alignment.open_count = 1));
+    assert!(notices(|alignment| alignment.latest = CheckpointId(6)));
+    assert!(notices(|alignment| alignment.pending.clear()));
+    assert!(notices(|alignment| alignment.channels[1].closed = true));
+    // An arrival that was counted, but not where it came from, and one that wasn't counted.
+    assert!(notices(|alignment| {
+        alignment.pending[0].arrive(ChannelIndex(1));
+        alignment.channels[1].latest_barrier = CheckpointId(7);
+        alignment.block(ChannelIndex(1));
+    }));
+    assert!(notices(|alignment| {
+        let closed = [false; 2].into_iter();
+        alignment.pending[0] = super::Pending::new(barrier(7), Duration::ZERO, closed);
+    }));
+    assert!(notices(|alignment| {
+        alignment.early_aborts.insert(CheckpointId(7));
+    }));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "left: 2")]
+fn every_event_checks_the_invariants_in_debug_builds() {
+    let mut subtask = exactly_once(2);
+    subtask.alignment.blocked_count = 2;
+    subtask.run("*~42");
 }

@@ -4,6 +4,9 @@
 //! snapshot a split is either with the enumerator or with exactly one reader. The window of that
 //! edge counts splits, and a reader returns credit when it has *finished* one; so readers that are
 //! fast get more, and at most [`SPLITS_AHEAD`] splits wait at each.
+//!
+//! Behind the barrier of a stop neither is asked for anything any more but snapshots: an enumerator
+//! keeps what it has not assigned, a reader the positions it has reached.
 
 mod enumerate;
 mod read;
