@@ -50,10 +50,6 @@ impl Pending {
         }
     }
 
-    pub(super) fn has_arrived(&self, channel: ChannelIndex) -> bool {
-        self.arrived[channel.as_usize()]
-    }
-
     pub(super) fn is_complete(&self) -> bool {
         self.outstanding_count == 0
     }
