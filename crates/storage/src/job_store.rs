@@ -83,6 +83,31 @@ impl JobStore {
         Self::start(objects, records, job_name, runtime).await
     }
 
+    /// Looks at the namespace of a job without owning it, whether somebody does or not: nothing is
+    /// locked or written, and writes and deletions through this store are rejected. `None` if there
+    /// is no such job. What its leader deletes meanwhile is an error to whoever reads it, who may
+    /// try again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), apart from locks and writes.
+    pub async fn inspect(
+        dir: &Url,
+        job_name: &str,
+        runtime: Handle,
+    ) -> Result<Option<(JobStore, NamespaceStatus)>, StorageError> {
+        let root = names::directory_of(dir)?.join(names::path_safe(job_name));
+        if !root.is_dir() {
+            return Ok(None);
+        }
+        let store: Arc<dyn RecordStore> = Arc::new(FolderRecords::inspect(&root)?);
+        let Some(records) = JobRecords::open(&store, job_name).await? else {
+            return Ok(None);
+        };
+        let status = status_of(&records).await?;
+        let store = Self::with(Objects::folder(&root)?, records, runtime);
+        Ok(Some((store, status)))
+    }
+
     /// As [`open`](Self::open), with records that are kept elsewhere, by the leader of one epoch.
     /// The folder isn't locked: the epoch alone fences former leaders.
     ///
@@ -124,10 +149,7 @@ impl JobStore {
     ) -> Result<(JobStore, NamespaceStatus), StorageError> {
         let (records, status) = match JobRecords::open(&store, job_name).await? {
             Some(records) => {
-                let status = match records.finished().await? {
-                    Some(checkpoint) => NamespaceStatus::Finished { checkpoint },
-                    None => NamespaceStatus::Unfinished,
-                };
+                let status = status_of(&records).await?;
                 (records, status)
             }
             None => {
@@ -136,15 +158,18 @@ impl JobStore {
                 (created, NamespaceStatus::New)
             }
         };
+        Ok((Self::with(objects, records, runtime), status))
+    }
+
+    fn with(objects: Objects, records: JobRecords, runtime: Handle) -> JobStore {
         let inner = Inner {
             storage: CheckpointStorage { objects },
             records,
             runtime,
         };
-        let store = JobStore {
+        JobStore {
             inner: Arc::new(inner),
-        };
-        Ok((store, status))
+        }
     }
 
     /// The job's identity, made when the namespace was created.
@@ -200,6 +225,13 @@ impl JobStore {
     pub async fn mark_finished(&self, checkpoint: CheckpointId) -> WriteOutcome {
         self.inner.records.mark_finished(checkpoint).await.into()
     }
+}
+
+async fn status_of(records: &JobRecords) -> Result<NamespaceStatus, StorageError> {
+    Ok(match records.finished().await? {
+        Some(checkpoint) => NamespaceStatus::Finished { checkpoint },
+        None => NamespaceStatus::Unfinished,
+    })
 }
 
 /// A namespace with checkpoints but without identity has lost it: a new one would orphan them.

@@ -7,7 +7,10 @@
 //! mean is the state backend's.
 //!
 //! [`JobStore`] is the entry point. In this version the namespace is a local folder, owned by one
-//! process through a file lock. The byte formats are described in `docs/formats.md`.
+//! process through a file lock, or lies in memory ([`MemoryNamespace`]). Which of its files count
+//! is said by small records, behind the trait [`RecordStore`]. Savepoints are made in folders of
+//! their own, and read, as any checkpoint, by [`load_snapshot`]; a job can be begun from one
+//! ([`JobStore::resume`]). The byte formats are described in `docs/formats.md`.
 //!
 //! ```
 //! use std::io::{Read, Write};

@@ -36,6 +36,14 @@ pub struct Resumed {
     pub attempt_max: AttemptNumber,
 }
 
+/// What a job goes on from, and what is to be recorded of it first.
+struct Start {
+    completed: Vec<CompletedCheckpoint>,
+    new_origin: Option<Origin>,
+    claimed: Option<CompletedCheckpoint>,
+    origin: Option<CompletedCheckpoint>,
+}
+
 impl JobStore {
     /// Finds what the job goes on from, and records what it is begun from if it is begun now. Call
     /// it once after opening, before the first attempt and any sweep.
@@ -50,29 +58,89 @@ impl JobStore {
     /// read. What [`recover`](Self::recover) fails with; failing writes.
     pub async fn resume(&self, from: Option<&RestoreFrom>) -> Result<Resumed, StorageError> {
         let records = &self.inner.records;
-        let mut completed = self.recover().await?;
-        let (recorded, loaded) = self.settle_origin(from, &completed).await?;
-        let mut origin = None;
-        if let Some(recorded) = recorded.filter(|_| completed.is_empty()) {
-            let mut snapshot = match loaded {
-                Some(loaded) => loaded,
-                None => load_origin(&recorded.location).await?,
-            };
-            expect_same(&recorded, &snapshot)?;
-            match recorded.mode {
-                RestoreMode::NoClaim => origin = Some(snapshot),
-                RestoreMode::Claim => {
-                    snapshot.owner = Owner::Job;
-                    let pointer = CheckpointPointer::to(&snapshot);
-                    records.add_pointer(&pointer).await.into_result()?;
-                    completed.push(snapshot);
-                }
+        let start = self.find_start(from).await?;
+        if let Some(origin) = &start.new_origin {
+            records.record_origin(origin).await.into_result()?;
+        }
+        if let Some(claimed) = &start.claimed {
+            let pointer = CheckpointPointer::to(claimed);
+            records.add_pointer(&pointer).await.into_result()?;
+        }
+        self.resumed(start).await
+    }
+
+    /// What [`resume`](Self::resume) would find, for dry runs: nothing is recorded or claimed.
+    ///
+    /// # Errors
+    /// As that, apart from failing writes.
+    pub async fn preview_resume(
+        &self,
+        from: Option<&RestoreFrom>,
+    ) -> Result<Resumed, StorageError> {
+        let start = self.find_start(from).await?;
+        self.resumed(start).await
+    }
+
+    async fn find_start(&self, from: Option<&RestoreFrom>) -> Result<Start, StorageError> {
+        let completed = self.recover().await?;
+        let recorded = self.inner.records.origin().await?;
+        self.refuse_other_origin(from, recorded.as_ref(), &completed)?;
+        let mut start = Start {
+            completed,
+            new_origin: None,
+            claimed: None,
+            origin: None,
+        };
+        let Some(from) = Self::needed(from, recorded.as_ref(), &start.completed) else {
+            return Ok(start);
+        };
+        let mut snapshot = load_origin(&from.location).await?;
+        match &recorded {
+            Some(recorded) => expect_same(recorded, &snapshot)?,
+            None => {
+                start.new_origin = Some(Origin {
+                    checkpoint: snapshot.id,
+                    taken_by: snapshot.job,
+                    mode: from.mode,
+                    location: from.location,
+                });
             }
         }
+        match from.mode {
+            RestoreMode::NoClaim => start.origin = Some(snapshot),
+            RestoreMode::Claim => {
+                snapshot.owner = Owner::Job;
+                start.claimed = Some(snapshot);
+            }
+        }
+        Ok(start)
+    }
+
+    /// The snapshot to read, if nothing has completed yet.
+    fn needed(
+        from: Option<&RestoreFrom>,
+        recorded: Option<&Origin>,
+        completed: &[CompletedCheckpoint],
+    ) -> Option<RestoreFrom> {
+        let recorded = recorded.map(|origin| RestoreFrom {
+            location: origin.location.clone(),
+            mode: origin.mode,
+        });
+        recorded
+            .or_else(|| from.cloned())
+            .filter(|_| completed.is_empty())
+    }
+
+    async fn resumed(&self, start: Start) -> Result<Resumed, StorageError> {
+        let snapshot = start.claimed.iter().chain(&start.origin);
+        let ids = snapshot.map(|snapshot| snapshot.id);
+        let checkpoint_max = ids.fold(self.reserved_ids().await?, CheckpointId::max);
+        let mut completed = start.completed;
+        completed.extend(start.claimed);
         Ok(Resumed {
             completed,
-            origin,
-            checkpoint_max: self.reserved_ids().await?,
+            origin: start.origin,
+            checkpoint_max,
             attempt_max: self.last_attempt().await?,
         })
     }
@@ -85,42 +153,29 @@ impl JobStore {
         self.inner.records.origin().await
     }
 
-    /// The recorded origin, recorded now if `from` is new; then also the snapshot.
-    async fn settle_origin(
+    fn refuse_other_origin(
         &self,
         from: Option<&RestoreFrom>,
+        recorded: Option<&Origin>,
         completed: &[CompletedCheckpoint],
-    ) -> Result<(Option<Origin>, Option<CompletedCheckpoint>), StorageError> {
-        let records = &self.inner.records;
-        let recorded = records.origin().await?;
-        let Some(from) = from else {
-            return Ok((recorded, None));
-        };
-        if let Some(origin) = recorded {
-            if origin.location == from.location && origin.mode == from.mode {
-                return Ok((Some(origin), None));
+    ) -> Result<(), StorageError> {
+        let namespace = || self.folder().display().to_string();
+        match (from, recorded, completed.last()) {
+            (Some(from), Some(origin), _)
+                if origin.location != from.location || origin.mode != from.mode =>
+            {
+                Err(StorageError::OtherOrigin {
+                    namespace: namespace(),
+                    recorded: origin.to_string(),
+                    given: format!("`{}` ({})", from.location, from.mode),
+                })
             }
-            return Err(StorageError::OtherOrigin {
-                namespace: self.folder().display().to_string(),
-                recorded: origin.to_string(),
-                given: format!("`{}` ({})", from.location, from.mode),
-            });
-        }
-        if let Some(latest) = completed.last() {
-            return Err(StorageError::HasCheckpoints {
-                namespace: self.folder().display().to_string(),
+            (Some(_), None, Some(latest)) => Err(StorageError::HasCheckpoints {
+                namespace: namespace(),
                 latest: latest.id,
-            });
+            }),
+            _ => Ok(()),
         }
-        let snapshot = load_origin(&from.location).await?;
-        let origin = Origin {
-            checkpoint: snapshot.id,
-            taken_by: snapshot.job,
-            mode: from.mode,
-            location: from.location.clone(),
-        };
-        records.record_origin(&origin).await.into_result()?;
-        Ok((Some(origin), Some(snapshot)))
     }
 }
 

@@ -224,3 +224,67 @@ fn other_schemes_and_files_in_the_way_are_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn a_namespace_can_be_inspected_while_somebody_owns_it() {
+    let place = Place::new();
+    let url = parse_checkpoint_dir(place.dir.to_str().unwrap()).unwrap();
+    let inspect = || {
+        let handle = place.runtime.handle().clone();
+        place.run(JobStore::inspect(&url, "job", handle)).unwrap()
+    };
+    assert!(inspect().is_none());
+    assert!(!place.dir.join("job").exists(), "nothing was created");
+    let store = place.open();
+    let completed = [place.complete(&store, 1)];
+    let before = place.files(&store);
+    let epoch = store.epoch();
+
+    let (view, status) = inspect().unwrap();
+    assert_eq!(status, NamespaceStatus::Unfinished);
+    assert_eq!(view.job(), store.job());
+    assert_eq!(place.run(view.recover()).unwrap(), completed);
+    place.run(view.verify_files(&completed[0])).unwrap();
+    let resumed = place.run(view.preview_resume(None)).unwrap();
+    assert_eq!(resumed.completed, completed);
+
+    let error = place.run(view.drop_completed(&completed[0])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fenced);
+    let error = place.run(view.sweep_orphans(&completed)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fenced);
+    place.run(view.reserve_attempt()).unwrap_err();
+    let outcome = place.run(view.mark_finished(CheckpointId(1)));
+    assert!(
+        matches!(outcome, WriteOutcome::NotDone { .. }),
+        "{outcome:?}"
+    );
+    // The owner notices nothing.
+    assert_eq!(place.files(&store), before);
+    assert_eq!(store.epoch(), epoch);
+    place.run(store.reserve_attempt()).unwrap();
+    place.run(store.mark_finished(CheckpointId(1)));
+    let checkpoint = CheckpointId(1);
+    assert_eq!(
+        inspect().unwrap().1,
+        NamespaceStatus::Finished { checkpoint }
+    );
+}
+
+// BC-62: an epoch that was lost or went back says that somebody else was here
+#[test]
+fn a_leader_whose_epoch_is_no_longer_recorded_stops() {
+    let place = Place::new();
+    let old = place.open().folder().join("leader");
+    let first = std::fs::read(&old).unwrap();
+    let store = place.open();
+    let latest = std::fs::read(&old).unwrap();
+    std::fs::write(&old, first).unwrap();
+    let error = place.run(store.reserve_attempt()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+    std::fs::remove_file(&old).unwrap();
+    let error = place.run(store.reserve_attempt()).unwrap_err();
+    message_naming(&error, &store, "leader");
+    assert!(matches!(error, StorageError::Missing { .. }), "{error}");
+    std::fs::write(&old, latest).unwrap();
+    place.run(store.reserve_attempt()).unwrap();
+}

@@ -88,9 +88,13 @@ fn an_origin_that_is_not_claimed_is_read_and_never_touched() {
     on_each(|namespace| {
         let foreign = foreign(namespace, RestoreMode::NoClaim);
         let from = Some(&foreign.from);
+        let store = namespace.lead();
+        let preview = namespace.run(store.preview_resume(from)).unwrap();
+        assert_eq!(namespace.run(store.origin()).unwrap(), None);
         for given in [from, None, from] {
             let store = namespace.lead();
             let resumed = resume(namespace, &store, given);
+            assert_eq!(resumed, preview);
             assert_eq!(resumed.completed, []);
             assert_eq!(resumed.origin.as_ref(), Some(&foreign.snapshot));
             assert_eq!(resumed.checkpoint_max, CheckpointId(70));
@@ -124,9 +128,14 @@ fn a_claimed_snapshot_is_subsumed_and_deleted() {
             owner: Owner::Job,
             ..foreign.snapshot.clone()
         };
+        let store = namespace.lead();
+        let preview = namespace.run(store.preview_resume(from)).unwrap();
+        assert_eq!(namespace.recover(&store), [], "it is only a preview");
+        assert_eq!(namespace.run(store.origin()).unwrap(), None);
         for given in [from, None, from] {
             let store = namespace.lead();
             let resumed = resume(namespace, &store, given);
+            assert_eq!(resumed, preview);
             assert_eq!(resumed.completed, std::slice::from_ref(&claimed));
             assert_eq!(resumed.origin, None);
             assert_eq!(resumed.checkpoint_max, CheckpointId(70));

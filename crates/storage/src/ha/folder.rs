@@ -20,13 +20,14 @@ use crate::names::{self, LEADER, LOCK};
 use crate::objects::{self, Faults, Objects, blocking};
 use crate::record::{self, RECORD_BYTES_MAX};
 
-/// The records in a folder. The folder is unlocked when this is dropped, or the process ends.
+/// The records in a folder. If this is its leader, the folder is unlocked when this is dropped, or
+/// the process ends.
 #[derive(Debug)]
 pub struct FolderRecords {
     objects: Objects,
     epoch: LeaderEpoch,
     writing: tokio::sync::Mutex<()>,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl FolderRecords {
@@ -53,7 +54,21 @@ impl FolderRecords {
             objects,
             epoch,
             writing: tokio::sync::Mutex::new(()),
-            _lock: lock,
+            _lock: Some(lock),
+        })
+    }
+
+    /// Looks into the folder of somebody else, which must exist: nothing is locked or written, and
+    /// whatever is written through this handle is rejected, since its epoch is before the first.
+    ///
+    /// # Errors
+    /// If the folder can't be opened.
+    pub fn inspect(folder: &Path) -> Result<FolderRecords, StorageError> {
+        Ok(FolderRecords {
+            objects: Objects::folder(folder)?,
+            epoch: LeaderEpoch(0),
+            writing: tokio::sync::Mutex::new(()),
+            _lock: None,
         })
     }
 
