@@ -126,6 +126,18 @@ mod tests {
         assert_eq!(asked(&mut ids).len(), 1);
     }
 
+    #[test]
+    fn ids_go_on_above_one_that_turned_up() {
+        let mut ids = Ids::above(CheckpointId(3));
+        ids.skip_to(CheckpointId(100));
+        assert_eq!((ids.last(), ids.take()), (CheckpointId(100), None));
+        let up_to = CheckpointId(100 + BLOCK);
+        assert_eq!(asked(&mut ids), [JobAction::ReserveIds { up_to }]);
+        ids.on_reserved(up_to, WriteOutcome::Done);
+        ids.skip_to(CheckpointId(50));
+        assert_eq!(ids.take(), Some(CheckpointId(101)));
+    }
+
     // BC-10
     #[test]
     fn a_failed_reservation_can_be_asked_for_again() {

@@ -248,6 +248,9 @@ mod tests {
         schedule.next_period(Millis(1005));
         assert!(!schedule.periodic_due(Millis(1005)));
         assert_eq!(schedule.deadline(true), Some(Millis(1015)));
+        // Exactly one beat late.
+        schedule.next_period(Millis(1025));
+        assert_eq!(schedule.deadline(true), Some(Millis(1035)));
         assert_eq!(schedule.deadline(false), None);
     }
 

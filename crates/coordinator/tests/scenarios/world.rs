@@ -19,7 +19,7 @@
 //! published CHK [outcome] · stored CHK [outcome]
 //! complete CHK                               ack by all, published, stored
 //! ended S · committed CHK S
-//! failed [S] CAUSE… · launch-failed CAUSE… · stopped · marked [outcome]
+//! failed [S] CAUSE… · launch-failed CAUSE… · stopped [N] · marked [outcome]
 //! recovered CHK … · recovered error
 //! deadline · statistics · held-back          show what the job answers
 //! ```
@@ -271,7 +271,11 @@ impl World {
                 attempt: current,
                 cause: words(1),
             },
-            "stopped" => JobEvent::AttemptStopped { attempt: current },
+            "stopped" => JobEvent::AttemptStopped {
+                attempt: command
+                    .word(1)
+                    .map_or(current, |number| AttemptNumber(number.parse().unwrap())),
+            },
             "marked" => JobEvent::MarkedFinished {
                 outcome: parse::outcome(command.word(1)),
             },
