@@ -86,8 +86,8 @@ impl JobStore {
         let records = &self.inner.records;
         let orphans = self.find(live).await?;
         let leftovers = elsewhere::leftovers(records).await?;
-        // Ordering: last before the deletions. A leader that comes after it deletes nothing that
-        // its own records refer to, since those of this epoch were complete before.
+        // Ordering: after the search. What it found was there, and without a pointer, while this
+        // store led: a later leader refers to none of it, even if the deletions below are late.
         records.store().confirm().await?;
         let objects = &self.inner.storage.objects;
         let mut report = SweepReport::default();
