@@ -444,11 +444,17 @@ fn a_savepoint_is_whole_or_it_is_not_written() {
         let here = location(namespace, "sp-7");
         namespace.run(store.prepare_savepoint(CheckpointId(7), &here));
         let inside = write_at(&store, &here, "count[0]", b"state");
-        // A file of the namespace would be deleted with its checkpoint.
+        // A file of the namespace would be deleted with its checkpoint, one of another savepoint by
+        // its user.
         let outside = write(&store, 7, "count[1]", b"state");
-        let made = savepoint_of(&store, 7, &here, vec![inside, outside]);
-        let message = cause(namespace.run(store.publish_metadata(&made)));
-        assert!(message.contains("doesn't lie in"), "{message}");
+        let other = location(namespace, "sp-6");
+        savepoint(&namespace.place, &store, 6, &other);
+        let elsewhere = write_at(&store, &other, "count[1]", b"state");
+        for foreign in [outside, elsewhere] {
+            let made = savepoint_of(&store, 7, &here, vec![inside.clone(), foreign]);
+            let message = cause(namespace.run(store.publish_metadata(&made)));
+            assert!(message.contains("doesn't lie in"), "{message}");
+        }
         refusal(namespace, &folder(namespace, "sp-7"), ErrorKind::Invalid);
 
         // A folder that is gone again.
