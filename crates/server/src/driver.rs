@@ -4,20 +4,23 @@
 //! answer through one queue. The loop itself never blocks on either.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use tidegate_coordinator::{Job, JobAction, JobEnd, JobEvent, JobNote};
+use tidegate_coordinator::{AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, JobPlan};
 use tidegate_types::graph::OperatorRole;
 use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use crate::client::Shared;
 use crate::clock::Clock;
+use crate::options::JobOptions;
 use crate::progress::{Observer, Progress};
 use crate::storage_actions::StorageActions;
 use crate::store::Store;
+use crate::waiting::{Observed, WaitingFor, Watch};
 
 /// How often the observer hears of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -28,29 +31,48 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// How the attempts of a job run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptOptions {
-    pub(crate) mode: AlignmentMode,
-    pub(crate) buffer_timeout: Duration,
-    pub(crate) serialize: bool,
+    mode: AlignmentMode,
+    buffer_timeout: Duration,
+    serialize: bool,
+    checkpoint_timeout: Duration,
+}
+
+impl AttemptOptions {
+    pub(crate) fn new(options: &JobOptions) -> Self {
+        AttemptOptions {
+            mode: options.mode,
+            buffer_timeout: options.buffer_timeout,
+            serialize: options.serialize,
+            checkpoint_timeout: options.settings.checkpoints.timeout,
+        }
+    }
 }
 
 struct Running {
-    number: AttemptNumber,
     attempt: Attempt,
-    metrics: AttemptMetrics,
+    observed: Observed,
+}
+
+impl Running {
+    fn number(&self) -> AttemptNumber {
+        self.observed.attempt
+    }
 }
 
 /// Drives one job to its end.
-pub(crate) struct Driver<'a> {
+pub(crate) struct Driver {
     job: Job,
     plan: Arc<JobPlan>,
     store: Store,
     storage: StorageActions,
     options: AttemptOptions,
-    observer: &'a mut dyn Observer,
+    observer: Box<dyn Observer>,
     clock: Clock,
     runtime: Handle,
     events: Receiver<JobEvent>,
     sender: Sender<JobEvent>,
+    shared: Arc<Shared>,
+    watch: Watch,
     tasks: JoinSet<()>,
     running: Option<Running>,
     /// The last attempt that was asked to stop.
@@ -58,27 +80,36 @@ pub(crate) struct Driver<'a> {
     records_before: u64,
 }
 
-impl<'a> Driver<'a> {
-    pub(crate) fn new(
-        job: Job,
-        plan: Arc<JobPlan>,
-        store: Store,
-        options: AttemptOptions,
-        runtime: Handle,
-        observer: &'a mut dyn Observer,
-    ) -> Self {
-        let (sender, events) = channel();
+/// What a driver is made of.
+pub(crate) struct Setup {
+    pub(crate) job: Job,
+    pub(crate) plan: Arc<JobPlan>,
+    pub(crate) store: Store,
+    pub(crate) options: AttemptOptions,
+    pub(crate) runtime: Handle,
+    pub(crate) observer: Box<dyn Observer>,
+    pub(crate) events: Receiver<JobEvent>,
+    /// The other end of `events`.
+    pub(crate) sender: Sender<JobEvent>,
+    pub(crate) clock: Clock,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Driver {
+    pub(crate) fn new(setup: Setup) -> Self {
         Driver {
-            job,
-            plan,
-            storage: StorageActions::new(store.clone()),
-            store,
-            options,
-            observer,
-            clock: Clock::start(),
-            runtime,
-            events,
-            sender,
+            job: setup.job,
+            plan: setup.plan,
+            storage: StorageActions::new(setup.store.clone()),
+            store: setup.store,
+            watch: Watch::new(setup.options.checkpoint_timeout),
+            options: setup.options,
+            observer: setup.observer,
+            clock: setup.clock,
+            runtime: setup.runtime,
+            events: setup.events,
+            sender: setup.sender,
+            shared: setup.shared,
             tasks: JoinSet::new(),
             running: None,
             stopping: None,
@@ -90,9 +121,11 @@ impl<'a> Driver<'a> {
     pub(crate) fn run(&mut self) -> (JobEnd, u64) {
         let mut event = JobEvent::Start;
         let mut actions = Vec::new();
-        let mut progress_due = PROGRESS_INTERVAL;
+        let mut progress_due = self.clock.elapsed() + PROGRESS_INTERVAL;
         loop {
             self.job.step(self.clock.now(), event, &mut actions);
+            // Ordering: before the subtasks are told to give it up.
+            self.explain_expired(&actions);
             for action in actions.drain(..) {
                 if let Some(end) = self.perform(action) {
                     self.settle();
@@ -105,6 +138,10 @@ impl<'a> Driver<'a> {
             }
             event = self.wait(progress_due);
         }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     pub(crate) fn job(&self) -> &Job {
@@ -141,7 +178,7 @@ impl<'a> Driver<'a> {
                 to: _,
             } => {
                 // Which subtasks a notice concerns follows from the notice itself.
-                if let Some(running) = self.running.as_ref().filter(|r| r.number == attempt) {
+                if let Some(running) = self.running.as_ref().filter(|r| r.number() == attempt) {
                     running.attempt.notify(notice);
                 }
             }
@@ -151,6 +188,8 @@ impl<'a> Driver<'a> {
             }
             JobAction::Answer { request, answer } => {
                 tracing::debug!(%request, ?answer, "answered");
+                self.shared.publish(self.job.statistics());
+                self.shared.answer(request, *answer);
             }
             storage => self.spawn(storage),
         }
@@ -195,11 +234,12 @@ impl<'a> Driver<'a> {
         };
         match Attempt::start(Arc::clone(&self.plan), context) {
             Ok(attempt) => {
-                self.running = Some(Running {
-                    number,
-                    attempt,
+                let observed = Observed {
+                    attempt: number,
                     metrics,
-                })
+                };
+                self.shared.observe(Some(observed.clone()));
+                self.running = Some(Running { attempt, observed });
             }
             Err(error) => {
                 let cause = ErrorChain(&error).to_string();
@@ -218,9 +258,10 @@ impl<'a> Driver<'a> {
             return;
         }
         self.stopping = Some(attempt);
-        let running = self.running.take_if(|running| running.number == attempt);
+        let running = self.running.take_if(|running| running.number() == attempt);
         if let Some(running) = &running {
-            self.records_before += emitted(&self.plan, &running.metrics);
+            self.records_before += emitted(&self.plan, &running.observed.metrics);
+            self.shared.observe(None);
         }
         let sender = self.sender.clone();
         let join = move || {
@@ -247,22 +288,48 @@ impl<'a> Driver<'a> {
     }
 
     fn records(&self) -> u64 {
-        let current = self.running.as_ref();
-        self.records_before + current.map_or(0, |running| emitted(&self.plan, &running.metrics))
+        let metrics = self.running.as_ref().map(|r| &r.observed.metrics);
+        self.records_before + metrics.map_or(0, |metrics| emitted(&self.plan, metrics))
     }
 
     fn show_progress(&mut self) {
+        let statistics = self.job.statistics();
+        let now = self.clock.now().monotonic;
+        let observed = self.running.as_ref().map(|running| &running.observed);
+        self.watch
+            .look(statistics, now, self.plan.graph(), observed);
+        self.shared.publish(statistics);
         let progress = Progress {
             records: self.records(),
-            statistics: self.job.statistics(),
+            statistics,
+            waiting_for: self.watch.current(),
         };
         self.observer.on_progress(progress);
+    }
+
+    /// Says what checkpoints that have timed out were waiting for.
+    fn explain_expired(&self, actions: &[JobAction]) {
+        for action in actions {
+            if let JobAction::Note(JobNote::CheckpointAborted {
+                checkpoint,
+                reason: AbortReason::Expired { .. },
+                ..
+            }) = action
+                && let Some(entry) = self.job.statistics().checkpoint(*checkpoint)
+            {
+                let now = self.clock.now().monotonic;
+                let observed = self.running.as_ref().map(|running| &running.observed);
+                let waiting = WaitingFor::new(entry, now, self.plan.graph(), observed);
+                tracing::warn!(%checkpoint, "checkpoint expired: {waiting}");
+            }
+        }
     }
 
     /// Lets everything end that was issued before the job's end.
     fn settle(&mut self) {
         if let Some(running) = self.running.take() {
-            self.records_before += emitted(&self.plan, &running.metrics);
+            self.records_before += emitted(&self.plan, &running.observed.metrics);
+            self.shared.observe(None);
             running.attempt.stop();
         }
         let mut tasks = std::mem::take(&mut self.tasks);

@@ -1,17 +1,29 @@
 //! The drivers that give the sans-IO cores a clock, threads and a disk.
 //!
-//! In this version there is one: [`run`] executes a job inside the calling process. The driver is
-//! dull on purpose: it waits, steps the coordinator, carries out its actions and hands the
-//! outcomes back. What it decides by itself is written in [`run`]'s docs, and is little.
+//! In this version there is one: [`start`] starts a job inside the calling process and returns a
+//! [`JobClient`], a handle on it. The driver is dull on purpose: it waits, steps the coordinator,
+//! carries out its actions and hands the outcomes back. What is decided here and not by the
+//! coordinator is written in [`start`]'s docs, and is little.
 
+mod client;
 mod clock;
 mod driver;
-mod embedded;
+mod error;
 mod files;
 mod memory;
+mod namespace;
+mod options;
 mod progress;
+mod report;
+mod start;
 mod storage_actions;
 mod store;
+mod waiting;
 
-pub use embedded::{CheckpointLocation, JobOptions, JobReport, RestoreOptions, RunError, run};
+pub use client::{JobClient, RequestError};
+pub use error::RunError;
+pub use options::{CheckpointLocation, JobOptions, RestoreOptions};
 pub use progress::{Observer, Progress};
+pub use report::{JobOutcome, JobReport};
+pub use start::start;
+pub use waiting::{WaitingFor, WaitingSubtask, WaitsBecause};

@@ -3,6 +3,8 @@
 use tidegate_coordinator::{JobNote, Statistics};
 use tidegate_types::CheckpointId;
 
+use crate::waiting::WaitingFor;
+
 /// The state of a job at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
@@ -10,6 +12,9 @@ pub struct Progress<'a> {
     pub records: u64,
     /// Checkpoints and restarts so far.
     pub statistics: &'a Statistics,
+    /// What the oldest checkpoint under way is waiting for, once it has been for longer than 10 s
+    /// or half the checkpoint timeout, whichever is less.
+    pub waiting_for: Option<&'a WaitingFor>,
 }
 
 /// Watches a job. Called on the driver's thread: must be quick, must not block.

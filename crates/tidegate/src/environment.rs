@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tidegate_runtime::JobPlan;
 use tidegate_runtime::source::Source;
-use tidegate_server::{CheckpointLocation, JobOptions, JobReport, Observer};
+use tidegate_server::{CheckpointLocation, JobClient, JobOptions, JobReport, Observer};
 use tidegate_types::AlignmentMode;
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
@@ -92,28 +92,62 @@ impl Environment {
         Stream::from_operator(Rc::clone(&self.draft), operator)
     }
 
-    /// Runs the job in this process until it is finished or fails for good. With a checkpoint
-    /// directory, it goes on from the latest completed checkpoint of the job of this name.
+    /// Runs the job in this process until it is finished, stopped or fails for good. With a
+    /// checkpoint directory, it goes on from the latest completed checkpoint of the job of this
+    /// name. Shows a line of progress on standard error, unless told to be quiet.
     ///
     /// # Errors
-    /// See [`RunError`](crate::RunError). Whatever the error, completed checkpoints are kept, and
-    /// the next run goes on from them.
+    /// See [`RunError`](crate::RunError). Unless the settings say otherwise, completed checkpoints
+    /// are kept whatever the error, and the next run goes on from them.
     pub fn execute(self, job_name: &str) -> Result<JobReport> {
+        let line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
+        let observer: Box<dyn Observer> = match &line {
+            Some(line) => Box::new(line.clone()),
+            None => Box::new(LogFailures),
+        };
+        let started = self.launch(job_name, observer);
+        let outcome = started.and_then(|job| Ok(job.wait()?));
+        if let Some(line) = line {
+            line.finish(outcome.as_ref().ok());
+        }
+        outcome
+    }
+
+    /// Starts the job on threads of its own and returns a handle on it, by which it can be looked
+    /// at, asked for checkpoints and savepoints, stopped and waited for. Otherwise as
+    /// [`execute`](Self::execute), but without a line of progress.
+    ///
+    /// ```
+    /// use tidegate::prelude::*;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let env = Environment::for_tests();
+    /// env.source("numbers", Generator::new(None, |index| index % 10))
+    ///     .key_by(|digit| digit)
+    ///     .count("count")
+    ///     .sink("counts", Discard);
+    /// let job = env.start("digits")?;
+    /// let checkpoint = job.checkpoint()?;
+    /// assert_eq!(job.statistics().latest_completed, Some(checkpoint));
+    /// job.cancel();
+    /// assert!(job.wait().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`RunError`](crate::RunError): whatever is known before anything runs.
+    pub fn start(self, job_name: &str) -> Result<JobClient> {
+        self.launch(job_name, Box::new(LogFailures))
+    }
+
+    fn launch(self, job_name: &str, observer: Box<dyn Observer>) -> Result<JobClient> {
         let plan = Self::take_plan(&self.draft);
         let options = JobOptions {
             name: job_name.to_owned(),
             ..self.options
         };
-        let mut line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
-        let observer: &mut dyn Observer = match &mut line {
-            Some(line) => line,
-            None => &mut LogFailures,
-        };
-        let outcome = tidegate_server::run(plan, &options, observer);
-        if let Some(line) = line {
-            line.finish(outcome.as_ref().ok());
-        }
-        Ok(outcome?)
+        Ok(tidegate_server::start(plan, &options, observer)?)
     }
 
     fn take_plan(draft: &Rc<RefCell<Draft>>) -> JobPlan {

@@ -38,13 +38,19 @@ pub use environment::Environment;
 pub use error::{Error, Result};
 pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
 pub use tidegate_connectors as connectors;
-pub use tidegate_coordinator::{ParseRestartError, RestartStrategy, Retention, Statistics};
+pub use tidegate_coordinator::{
+    AbortReason, CompletedSummary, ParseRestartError, RestartStrategy, Retention, Statistics,
+    TriggerRefusal,
+};
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{BoxError, Collector, Flow, Seal, Ticks, sink, source};
-pub use tidegate_server::{CheckpointLocation, JobOptions, JobReport, RestoreOptions, RunError};
+pub use tidegate_server::{
+    CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,
+    RunError, WaitingFor, WaitingSubtask, WaitsBecause,
+};
 pub use tidegate_types::{
     AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid, RestoreMode,
-    SnapshotLocation,
+    SnapshotFormat, SnapshotLocation,
 };
 
 /// What the derive macros refer to. Not for use by hand.

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tidegate_coordinator::{JobNote, Statistics, Summary};
-use tidegate_server::{JobReport, Observer, Progress};
+use tidegate_server::{JobOutcome, JobReport, Observer, Progress};
 use tidegate_types::CheckpointId;
 
 /// Rates are shown over about this time.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
 
-/// One line that is redrawn, and plain lines for what should stay.
+/// One line that is redrawn, and plain lines for what should stay. Clones draw the same line.
+#[derive(Clone)]
 pub(crate) struct ProgressLine {
     bar: ProgressBar,
     measured: (Instant, u64),
@@ -78,18 +79,26 @@ impl Observer for ProgressLine {
         self.measure(progress.records);
         let rate = HumanCount(self.rate as u64);
         let records = HumanCount(progress.records);
-        let checkpoint = match &progress.statistics.latest_completed {
-            None => "no checkpoint yet".to_owned(),
-            Some(latest) => format!(
-                "{}, {}, {:.0?}",
-                latest.checkpoint,
-                HumanBytes(latest.bytes),
-                latest.duration
-            ),
-        };
+        let checkpoint = checkpoint(&progress);
         self.bar
             .set_message(format!("{records} records, {rate}/s; {checkpoint}"));
         self.bar.tick();
+    }
+}
+
+/// What there is to say about checkpoints.
+fn checkpoint(progress: &Progress<'_>) -> String {
+    if let Some(waiting) = progress.waiting_for {
+        return waiting.to_string();
+    }
+    match &progress.statistics.latest_completed {
+        None => "no checkpoint yet".to_owned(),
+        Some(latest) => format!(
+            "{}, {}, {:.0?}",
+            latest.checkpoint,
+            HumanBytes(latest.bytes),
+            latest.duration
+        ),
     }
 }
 
@@ -108,7 +117,7 @@ impl Observer for LogFailures {
 }
 
 fn summary(report: &JobReport) -> Vec<String> {
-    if report.already_finished {
+    if report.outcome == JobOutcome::AlreadyFinished {
         return vec!["the job is finished; there is nothing to do".to_owned()];
     }
     let seconds = report.elapsed.as_secs_f64();
@@ -119,7 +128,18 @@ fn summary(report: &JobReport) -> Vec<String> {
         HumanCount(rate)
     )];
     lines.extend(checkpoints(&report.statistics));
+    lines.extend(stopped(&report.outcome));
     lines
+}
+
+fn stopped(outcome: &JobOutcome) -> Option<String> {
+    match outcome {
+        JobOutcome::AlreadyFinished | JobOutcome::Finished => None,
+        JobOutcome::Stopped { location, .. } => Some(format!("stopped with savepoint {location}")),
+        JobOutcome::Drained { location, .. } => {
+            Some(format!("drained and stopped with savepoint {location}"))
+        }
+    }
 }
 
 fn checkpoints(statistics: &Statistics) -> Vec<String> {

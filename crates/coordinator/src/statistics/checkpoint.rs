@@ -171,6 +171,11 @@ impl CheckpointStatistics {
         }
     }
 
+    /// Time since the trigger, by the clock that drives the job.
+    pub fn age(&self, now: Millis) -> Duration {
+        now.since(self.triggered)
+    }
+
     /// What is known of each operator, in graph order.
     pub fn operators(&self) -> impl Iterator<Item = OperatorStatistics<'_>> {
         self.subtasks

@@ -1,0 +1,90 @@
+//! Why something that was asked of a running job didn't come about.
+
+use tidegate_coordinator::{AbortReason, Answer, CompletedSummary, TriggerRefusal};
+use tidegate_storage::StorageError;
+use tidegate_types::{CheckpointId, SnapshotKind};
+
+/// Why a request to a running job came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// The folder for the savepoint is neither a path nor a URL that can be used. Nothing was
+    /// asked of the job.
+    #[error("`{given}` can't be the folder for savepoints")]
+    Directory {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        #[source]
+        cause: StorageError,
+    },
+    /// Nothing was begun.
+    #[error("the request was refused")]
+    Refused(#[source] TriggerRefusal),
+    /// The snapshot was begun and came to nothing; what was written of it is deleted.
+    #[error("`{checkpoint}` failed")]
+    Failed {
+        /// Its id.
+        checkpoint: CheckpointId,
+        /// What it was meant for.
+        kind: SnapshotKind,
+        /// Why.
+        #[source]
+        reason: AbortReason,
+    },
+    /// The savepoint of a stop is durable and complete, but the job failed before everything up to
+    /// it was committed. It has not stopped: it restarts from the savepoint, which commits the
+    /// rest, and goes on. Ask again.
+    #[error(
+        "the job was not stopped: its savepoint `{}` is complete, but not everything up to it was \
+         committed ({cause}); the job goes on from it, or can be started from it",
+        place(savepoint)
+    )]
+    NotStopped {
+        /// The savepoint.
+        savepoint: CompletedSummary,
+        /// What failed, for people.
+        cause: String,
+    },
+}
+
+fn place(savepoint: &CompletedSummary) -> String {
+    match &savepoint.location {
+        Some(location) => location.to_string(),
+        None => savepoint.checkpoint.to_string(),
+    }
+}
+
+/// Reads the answer to a request for a snapshot.
+pub(super) fn completed(answer: Answer) -> Result<CompletedSummary, RequestError> {
+    match answer {
+        Answer::Completed(summary) => Ok(summary),
+        other => Err(failed(other)),
+    }
+}
+
+/// Reads the answer to a request for an abort.
+pub(super) fn aborted(answer: Answer) -> Result<(), RequestError> {
+    match answer {
+        Answer::Aborted { .. } => Ok(()),
+        other => Err(failed(other)),
+    }
+}
+
+fn failed(answer: Answer) -> RequestError {
+    match answer {
+        Answer::Refused(refusal) => RequestError::Refused(refusal),
+        Answer::Failed {
+            checkpoint,
+            kind,
+            reason,
+        } => RequestError::Failed {
+            checkpoint,
+            kind,
+            reason,
+        },
+        Answer::NotStopped { savepoint, cause } => RequestError::NotStopped { savepoint, cause },
+        Answer::Completed(_) | Answer::Aborted { .. } => {
+            unreachable!("a request gets the answer that is meant for it")
+        }
+    }
+}

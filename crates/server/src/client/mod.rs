@@ -1,0 +1,148 @@
+//! A handle on a running job: what people and programs ask of it while it runs.
+
+mod error;
+mod requests;
+mod shared;
+
+pub use error::RequestError;
+pub(crate) use shared::{Ended, Shared};
+
+use std::sync::Arc;
+
+use tidegate_coordinator::{CompletedSummary, JobEvent, Request, Statistics};
+use tidegate_storage::parse_checkpoint_dir;
+use tidegate_types::{CheckpointId, SnapshotFormat, SnapshotLocation};
+
+use crate::error::RunError;
+use crate::report::JobReport;
+use crate::waiting::{WaitingFor, oldest};
+
+/// A handle on a job that runs on threads of this process (Flink's `JobClient`). Cheap to clone;
+/// usable from any thread, except where blocking isn't allowed.
+///
+/// The job doesn't depend on it: when the last handle is dropped the job goes on, until it ends or
+/// the process does. A process that ends takes the job with it as a crash would; the next run goes
+/// on from the latest completed checkpoint.
+#[derive(Clone, Debug)]
+#[must_use = "the job ends with the process: call `wait`"]
+pub struct JobClient {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl JobClient {
+    /// Takes a checkpoint now, whatever the interval and the minimum pause, and waits until it has
+    /// completed. Also works with periodic checkpoints off.
+    ///
+    /// # Errors
+    /// See [`RequestError`].
+    pub fn checkpoint(&self) -> Result<CompletedSummary, RequestError> {
+        self.checkpoint_in(None)
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), with another format than the settings say.
+    ///
+    /// # Errors
+    /// See [`RequestError`]; the canonical format is for savepoints.
+    pub fn checkpoint_in(
+        &self,
+        format: Option<SnapshotFormat>,
+    ) -> Result<CompletedSummary, RequestError> {
+        error::completed(self.shared.request(Request::Checkpoint { format }))
+    }
+
+    /// Takes a savepoint and waits until it is durable: a snapshot that is self-contained, the
+    /// user's, and never deleted by the system. The job goes on as if nothing had happened. It
+    /// lies in a new folder in `directory`, a path or a `file://` URL; without one, in that of the
+    /// setting `--savepoint-dir`.
+    ///
+    /// # Errors
+    /// See [`RequestError`]. Whatever the error, nothing of it is left unless storage failed.
+    pub fn savepoint(&self, directory: Option<&str>) -> Result<CompletedSummary, RequestError> {
+        let directory = parse(directory)?;
+        error::completed(self.shared.request(Request::Savepoint { directory }))
+    }
+
+    /// Takes a savepoint behind which sources emit nothing any more, commits everything up to it,
+    /// ends the job, and waits for that. The same command, run again, goes on from it; so does
+    /// another job that is started with `--restore-from`.
+    ///
+    /// With `drain` all data comes to its end before the savepoint, as if the sources had: what
+    /// operators hold back comes out, and the job is done for good.
+    ///
+    /// # Errors
+    /// See [`RequestError`]. The job then goes on; after a failure in the middle, by restarting.
+    pub fn stop_with_savepoint(
+        &self,
+        directory: Option<&str>,
+        drain: bool,
+    ) -> Result<CompletedSummary, RequestError> {
+        let directory = parse(directory)?;
+        let request = Request::StopWithSavepoint { directory, drain };
+        error::completed(self.shared.request(request))
+    }
+
+    /// Aborts a checkpoint or savepoint that is under way. Its requester, if it has one, is told.
+    ///
+    /// # Errors
+    /// [`RequestError::Refused`] if it isn't under way.
+    pub fn abort_checkpoint(&self, checkpoint: CheckpointId) -> Result<(), RequestError> {
+        error::aborted(self.shared.request(Request::Abort { checkpoint }))
+    }
+
+    /// Asks the job to stop without a savepoint; returns at once. Whether its checkpoints outlive
+    /// that is said by the setting `--checkpoint-retention`. [`wait`](Self::wait) then gives
+    /// [`RunError::Cancelled`], unless the job had just come to another end.
+    pub fn cancel(&self) {
+        self.shared.send(JobEvent::CancelRequested);
+    }
+
+    /// Counters, distributions and recent history of this job's checkpoints, as of a moment ago (a
+    /// tenth of a second at most); whatever a request has been answered with is in it. Nothing
+    /// changes it any more.
+    pub fn statistics(&self) -> Arc<Statistics> {
+        self.shared.statistics()
+    }
+
+    /// What the oldest checkpoint under way is waiting for; `None` if none is. Waits for nothing
+    /// itself: also tells when the job is stuck.
+    pub fn waiting_for(&self) -> Option<WaitingFor> {
+        let statistics = self.shared.statistics();
+        let observed = self.shared.observed();
+        let now = self.shared.clock.now().monotonic;
+        let checkpoint = oldest(&statistics)?;
+        Some(WaitingFor::new(
+            checkpoint,
+            now,
+            &self.shared.graph,
+            observed.as_ref(),
+        ))
+    }
+
+    /// Whether the job is over: [`wait`](Self::wait) doesn't block then.
+    pub fn has_ended(&self) -> bool {
+        self.shared.has_ended()
+    }
+
+    /// Waits for the job's end. Then its threads have ended, and its checkpoints are free for the
+    /// next run. May be called any number of times.
+    ///
+    /// # Errors
+    /// [`RunError::Failed`] or [`RunError::Cancelled`].
+    ///
+    /// # Panics
+    /// If the job's driver has panicked, which is a bug of Tidegate.
+    pub fn wait(&self) -> Result<JobReport, RunError> {
+        self.shared.wait()
+    }
+}
+
+fn parse(directory: Option<&str>) -> Result<Option<SnapshotLocation>, RequestError> {
+    let parse = |given: &str| match parse_checkpoint_dir(given) {
+        Ok(url) => Ok(SnapshotLocation::new(url.as_str())),
+        Err(cause) => Err(RequestError::Directory {
+            given: given.to_owned(),
+            cause,
+        }),
+    };
+    directory.map(parse).transpose()
+}

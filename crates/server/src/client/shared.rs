@@ -1,0 +1,141 @@
+//! What a job's driver and its clients share.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tidegate_coordinator::{Answer, JobEvent, JobFailure, Request, RequestId, Statistics};
+use tidegate_types::CheckpointId;
+use tidegate_types::graph::JobGraph;
+
+use crate::clock::Clock;
+use crate::error::RunError;
+use crate::report::JobReport;
+use crate::waiting::Observed;
+
+use super::requests::Requests;
+
+/// How the job ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Ended {
+    Well(Box<JobReport>),
+    Cancelled {
+        latest: Option<CheckpointId>,
+    },
+    Failed(Box<JobFailure>),
+    /// The driver is gone without a word.
+    Panicked,
+}
+
+/// What clients may look at.
+#[derive(Debug)]
+struct View {
+    statistics: Arc<Statistics>,
+    observed: Option<Observed>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    name: String,
+    pub(super) clock: Clock,
+    pub(super) graph: Arc<JobGraph>,
+    events: Sender<JobEvent>,
+    requests: Mutex<Requests>,
+    view: Mutex<View>,
+    ended: Mutex<Option<Ended>>,
+    has_ended: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        name: String,
+        graph: JobGraph,
+        clock: Clock,
+        events: Sender<JobEvent>,
+    ) -> Shared {
+        Shared {
+            name,
+            clock,
+            graph: Arc::new(graph),
+            events,
+            requests: Mutex::default(),
+            view: Mutex::new(View {
+                statistics: Arc::default(),
+                observed: None,
+            }),
+            ended: Mutex::new(None),
+            has_ended: Condvar::new(),
+        }
+    }
+
+    /// Asks the driver for something and waits for the answer.
+    pub(super) fn request(&self, what: Request) -> Answer {
+        let (request, answer) = lock(&self.requests).register();
+        self.send(JobEvent::Requested { request, what });
+        let ended = Answer::Refused(tidegate_coordinator::TriggerRefusal::Ended);
+        answer.recv().unwrap_or(ended)
+    }
+
+    /// Nobody receives any more if the job has ended, which is fine.
+    pub(super) fn send(&self, event: JobEvent) {
+        let _ = self.events.send(event);
+    }
+
+    pub(crate) fn answer(&self, request: RequestId, answer: Answer) {
+        lock(&self.requests).answer(request, answer);
+    }
+
+    pub(super) fn statistics(&self) -> Arc<Statistics> {
+        Arc::clone(&lock(&self.view).statistics)
+    }
+
+    pub(super) fn observed(&self) -> Option<Observed> {
+        lock(&self.view).observed.clone()
+    }
+
+    pub(crate) fn publish(&self, statistics: &Statistics) {
+        let mut view = lock(&self.view);
+        if *view.statistics != *statistics {
+            view.statistics = Arc::new(statistics.clone());
+        }
+    }
+
+    pub(crate) fn observe(&self, observed: Option<Observed>) {
+        lock(&self.view).observed = observed;
+    }
+
+    /// Tells everybody that the job is over. The first to say how is believed.
+    pub(crate) fn end(&self, how: Ended) {
+        lock(&self.requests).close();
+        lock(&self.ended).get_or_insert(how);
+        self.has_ended.notify_all();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        lock(&self.ended).is_some()
+    }
+
+    pub(super) fn wait(&self) -> Result<JobReport, RunError> {
+        let mut ended = lock(&self.ended);
+        let how = loop {
+            match &*ended {
+                Some(how) => break how.clone(),
+                None => {
+                    let woken = self.has_ended.wait(ended);
+                    ended = woken.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        };
+        drop(ended);
+        let job = self.name.clone();
+        match how {
+            Ended::Well(report) => Ok(*report),
+            Ended::Cancelled { latest } => Err(RunError::Cancelled { job, latest }),
+            Ended::Failed(cause) => Err(RunError::Failed { job, cause }),
+            Ended::Panicked => panic!("the driver of job `{job}` panicked"),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,87 @@
+//! Why a job can't be started, or didn't end well.
+
+use tidegate_coordinator::{JobError, JobFailure, SettingsError};
+use tidegate_runtime::CheckError;
+use tidegate_storage::StorageError;
+use tidegate_types::CheckpointId;
+use tidegate_types::graph::GraphError;
+
+/// Why a job could not be run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The job graph is wrong.
+    #[error("the job graph is invalid")]
+    Graph(#[source] GraphError),
+    /// A setting is wrong.
+    #[error("the settings are invalid")]
+    Settings(#[source] SettingsError),
+    /// This version can't do what was asked for, and doesn't do something else instead.
+    #[error("`{setting}` is not supported yet")]
+    Unsupported {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// Exactly-once output needs somewhere to keep its transactions.
+    #[error(
+        "the sink `{uid}` commits its output with checkpoints, but there is no checkpoint \
+         directory; pass --checkpoint-dir"
+    )]
+    NeedsCheckpoints {
+        /// The sink.
+        uid: String,
+    },
+    /// A source or sink can't work as it is configured.
+    #[error("the job can't start")]
+    Check(#[source] CheckError),
+    /// The checkpoint directory can't be used.
+    #[error("open the checkpoints of job `{job}`")]
+    Storage {
+        /// Name of the job.
+        job: String,
+        /// What is wrong.
+        #[source]
+        cause: StorageError,
+    },
+    /// The checkpoints and the job don't fit.
+    #[error("restore job `{job}`")]
+    Restore {
+        /// Name of the job.
+        job: String,
+        /// What doesn't fit.
+        #[source]
+        cause: JobError,
+    },
+    /// The job would block a thread that other tasks wait for.
+    #[error(
+        "a job blocks its thread and can't be run on a Tokio task; run it on a thread of its own \
+         (`tokio::task::spawn_blocking` doesn't do: use `std::thread`)"
+    )]
+    InsideTokio,
+    /// The operating system refused threads.
+    #[error("start the job's threads")]
+    Threads(#[source] std::io::Error),
+    /// The restart strategy gave up.
+    #[error("job `{job}` failed")]
+    Failed {
+        /// Name of the job.
+        job: String,
+        /// The last failure.
+        #[source]
+        cause: Box<JobFailure>,
+    },
+    /// Somebody cancelled it.
+    #[error("job `{job}` was cancelled; {}", kept(latest))]
+    Cancelled {
+        /// Name of the job.
+        job: String,
+        /// The checkpoint that the next run goes on from; `None` if none is kept.
+        latest: Option<CheckpointId>,
+    },
+}
+
+fn kept(latest: &Option<CheckpointId>) -> String {
+    match latest {
+        Some(latest) => format!("the next run goes on from `{latest}`"),
+        None => "no checkpoint of it is kept".to_owned(),
+    }
+}

@@ -1,0 +1,58 @@
+//! How a job ended well, and what it did.
+
+use std::time::Duration;
+
+use tidegate_coordinator::Statistics;
+use tidegate_types::{CheckpointId, SnapshotLocation};
+
+/// How a job came to its end without failing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// It had finished before; nothing was done.
+    AlreadyFinished,
+    /// Every source ended and everything is committed. The job is done for good.
+    Finished,
+    /// It was stopped with a savepoint, and everything up to it is committed. The next run goes on
+    /// from there.
+    Stopped {
+        /// The savepoint.
+        savepoint: CheckpointId,
+        /// Its folder.
+        location: SnapshotLocation,
+    },
+    /// It was stopped with a savepoint after all data had come to its end, and everything is
+    /// committed. The job is done for good.
+    Drained {
+        /// The savepoint.
+        savepoint: CheckpointId,
+        /// Its folder.
+        location: SnapshotLocation,
+    },
+}
+
+/// What a job has done in this process.
+#[derive(Clone, Debug)]
+pub struct JobReport {
+    /// How it ended.
+    pub outcome: JobOutcome,
+    /// The checkpoint that the first attempt went on from.
+    pub restored: Option<CheckpointId>,
+    /// Records that the sources emitted, replayed ones included.
+    pub records: u64,
+    /// From the start of the first attempt to the end.
+    pub elapsed: Duration,
+    /// Checkpoints and restarts.
+    pub statistics: Statistics,
+}
+
+impl JobReport {
+    pub(crate) fn already_finished() -> Self {
+        JobReport {
+            outcome: JobOutcome::AlreadyFinished,
+            restored: None,
+            records: 0,
+            elapsed: Duration::ZERO,
+            statistics: Statistics::default(),
+        }
+    }
+}
