@@ -87,7 +87,7 @@ fn an_undisturbed_run_is_exact_and_runs_once() {
         );
     }
     assert_exact(&place, &expected);
-    place.assert_clean(1);
+    place.assert_clean();
 
     let (output, namespace) = (files(&place.output()), files(&place.namespace()));
     let again = place.start(&["--checkpoint-interval", "20ms", "--parallelism", "3"]);
@@ -149,7 +149,7 @@ fn kills_and_other_parallelisms_change_nothing() {
         ended.stderr
     );
     assert_exact(&place, &expected);
-    place.assert_clean(1);
+    place.assert_clean();
 }
 
 // FT-01, CC-53, C6
@@ -178,7 +178,7 @@ fn the_final_checkpoint_alone_commits_everything() {
         ended.stderr
     );
     assert_exact(&place, &expected);
-    place.assert_clean(1);
+    place.assert_clean();
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn as_many_checkpoints_are_kept_as_was_asked_for() {
     );
     assert!(most_folders <= 5, "{most_folders} folders");
     assert_exact(&place, &expected);
-    place.assert_clean(3);
+    place.assert_clean();
 }
 
 // A7: at least once loses nothing, also across kills.
@@ -247,7 +247,7 @@ fn at_least_once_loses_nothing() {
             "`{word}` {times}"
         );
     }
-    place.assert_clean(1);
+    place.assert_clean();
 }
 
 fn append(place: &Place, text: &str) {

@@ -41,7 +41,7 @@ fn run(place: &Place, output: &Path, checkpoints: &str, more: &[&str]) -> Ended 
 fn assert_recovers(place: &Place, expected: &BTreeMap<String, u64>) {
     place.start(&[]).wait().success();
     oracle::verify(&place.output(), expected).unwrap();
-    place.assert_clean(1);
+    place.assert_clean();
 }
 
 /// A word count that was killed when it had committed something, and its latest checkpoint.
