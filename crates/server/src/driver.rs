@@ -3,6 +3,7 @@
 //! Storage runs on a Tokio runtime beside the loop, workers on their own threads; all of them
 //! answer through one queue. The loop itself never blocks on either.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -93,6 +94,15 @@ pub(crate) struct Setup {
     pub(crate) sender: Sender<JobEvent>,
     pub(crate) clock: Clock,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// Runs what drives a job, which blocks.
+///
+/// # Errors
+/// If the operating system refuses a thread.
+pub(crate) fn on_own_thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("job driver".to_owned());
+    thread.spawn(run).map(drop)
 }
 
 impl Driver {

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
-use crate::driver::{AttemptOptions, Driver, Setup};
+use crate::driver::{AttemptOptions, Driver, Setup, on_own_thread};
 use crate::error::RunError;
 use crate::namespace::{Namespace, sweep};
 use crate::options::JobOptions;
@@ -75,10 +75,7 @@ pub fn start(
         began: Clock::start(),
     };
     let shared = Arc::clone(&client.shared);
-    std::thread::Builder::new()
-        .name("job driver".to_owned())
-        .spawn(move || run.to_the_end(&shared))
-        .map_err(RunError::Threads)?;
+    on_own_thread(move || run.drive(&shared)).map_err(RunError::Threads)?;
     Ok(client)
 }
 
@@ -142,7 +139,7 @@ impl Drop for EndGuard<'_> {
 }
 
 impl Run {
-    fn to_the_end(mut self, shared: &Shared) {
+    fn drive(mut self, shared: &Shared) {
         let guard = EndGuard(shared);
         let (end, records) = self.driver.run();
         let ended = self.ended(end, records);

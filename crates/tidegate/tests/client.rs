@@ -135,7 +135,8 @@ fn wait_for_stuck(job: &JobClient) -> WaitingFor {
 
 const LONG: Duration = Duration::from_secs(600);
 
-// D1, D2: a checkpoint on request although periodic ones are off; the answer is what statistics say.
+// P7: a checkpoint on request although periodic ones are off. Nobody chooses its id, and the answer
+// is what statistics say.
 #[test]
 fn checkpoints_on_request_complete_and_show_in_the_statistics() {
     let job = start(&Gated::default(), LONG);
@@ -172,7 +173,7 @@ fn request<T>(mut ask: impl FnMut() -> Result<T, RequestError>) -> T {
     answer.unwrap()
 }
 
-// D11: everybody is answered, also when the job ends meanwhile or has ended.
+// D1, D2: everybody is answered, also when the job ends meanwhile or has ended.
 #[test]
 fn requests_are_answered_whenever_the_job_ends() {
     let source = Gated::default();
@@ -214,7 +215,7 @@ fn requests_are_answered_whenever_the_job_ends() {
     ));
 }
 
-// D6: whoever asked for a checkpoint is told that somebody else has aborted it.
+// P8: whoever asked for a checkpoint is told that somebody else has aborted it.
 #[test]
 fn a_stuck_checkpoint_is_explained_and_can_be_aborted() {
     let source = Gated::default();

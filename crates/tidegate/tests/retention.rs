@@ -117,7 +117,7 @@ fn outlives(retention: Retention, end: End) -> bool {
     told.is_some()
 }
 
-// CO-06, B9
+// CO-06
 #[test]
 fn retain_on_cancellation_keeps_on_cancel_and_failure() {
     let retention = Retention::RetainOnCancellation;
@@ -126,7 +126,7 @@ fn retain_on_cancellation_keeps_on_cancel_and_failure() {
     assert!(!outlives(retention, End::Finish));
 }
 
-// CO-07, B9
+// CO-07
 #[test]
 fn delete_on_cancellation_keeps_on_failure_only() {
     let retention = Retention::DeleteOnCancellation;
@@ -135,7 +135,7 @@ fn delete_on_cancellation_keeps_on_failure_only() {
     assert!(!outlives(retention, End::Finish));
 }
 
-// CO-08, B9
+// CO-08
 #[test]
 fn no_retention_keeps_nothing() {
     let retention = Retention::NoRetention;

@@ -99,9 +99,11 @@ fn an_undisturbed_run_is_exact_and_runs_once() {
     );
     assert!(files(&place.output()) == output, "the output was changed");
     let mut now = files(&place.namespace());
-    // The lock says who holds it; all else is as it was.
-    assert!(now.contains_key("lock"));
-    now.insert("lock".to_owned(), namespace["lock"].clone());
+    // The lock says who holds it, and the epoch counts owners; all else is as it was.
+    for name in ["lock", "leader"] {
+        let before = namespace[name].clone();
+        assert!(now.insert(name.to_owned(), before).is_some(), "{name}");
+    }
     assert!(now == namespace, "the checkpoints were changed");
 }
 
@@ -204,7 +206,8 @@ fn as_many_checkpoints_are_kept_as_was_asked_for() {
         (3..=4).contains(&most_completed),
         "{most_completed} pointers"
     );
-    assert!(most_folders <= 5, "{most_folders} folders");
+    // Two may be on their way out: no checkpoint is triggered while there are more than one.
+    assert!(most_folders <= 6, "{most_folders} folders");
     assert_exact(&place, &expected);
     place.assert_clean();
 }

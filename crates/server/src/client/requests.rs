@@ -54,7 +54,7 @@ mod tests {
 
     const ENDED: Answer = Answer::Refused(TriggerRefusal::Ended);
 
-    // D11: answered also when the loop has ended, whatever the order.
+    // Answered also when the loop has ended, whatever the order.
     #[test]
     fn everybody_is_answered_once() {
         let checkpoint = CheckpointId(1);

@@ -4,6 +4,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "each test binary uses a part of it"
 )]
 

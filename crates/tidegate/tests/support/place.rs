@@ -98,7 +98,14 @@ impl Place {
     /// Checks that the job's folder holds what a finished job leaves, which is no checkpoint; and
     /// that nothing is staged.
     pub fn assert_clean(&self) {
-        let expected = ["attempts", "checkpoint-ids", "finished", "job", "lock"];
+        let expected = [
+            "attempts",
+            "checkpoint-ids",
+            "finished",
+            "job",
+            "leader",
+            "lock",
+        ];
         let found: Vec<String> = files(&self.namespace()).into_keys().collect();
         assert_eq!(found, expected);
         assert_eq!(self.checkpoint_folders(), Vec::<u64>::new());
