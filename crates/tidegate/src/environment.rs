@@ -127,8 +127,7 @@ impl Environment {
     ///     .count("count")
     ///     .sink("counts", Discard);
     /// let job = env.start("digits")?;
-    /// let checkpoint = job.checkpoint()?;
-    /// assert_eq!(job.statistics().latest_completed, Some(checkpoint));
+    /// println!("{} checkpoints so far", job.statistics().completed);
     /// job.cancel();
     /// assert!(job.wait().is_err());
     /// # Ok(())
