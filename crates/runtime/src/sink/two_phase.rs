@@ -262,3 +262,6 @@ impl<T: 'static, S: TwoPhaseSink<T>> Logic<T, ()> for TwoPhase<T, S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
