@@ -32,11 +32,8 @@ fn folder(namespace: &Namespace, name: &str) -> PathBuf {
 
 fn location(namespace: &Namespace, name: &str) -> SnapshotLocation {
     let path = folder(namespace, name);
-    SnapshotLocation::new(
-        parse_checkpoint_dir(path.to_str().unwrap())
-            .unwrap()
-            .as_str(),
-    )
+    let url = parse_checkpoint_dir(path.to_str().unwrap()).unwrap();
+    SnapshotLocation::new(url.as_str())
 }
 
 fn load(namespace: &Namespace, path: &Path) -> Result<CompletedCheckpoint, StorageError> {
