@@ -375,3 +375,18 @@ fn times_too_long_for_a_record_are_cut_not_wrapped() {
         Duration::from_millis(u32::MAX.into())
     );
 }
+
+#[test]
+fn what_has_ended_says_how_long_it_took() {
+    let mut world = world(10);
+    world.now = 70;
+    world.checkpoint(1);
+    world.checkpoint(2);
+    assert_eq!(world.entry(1).age(Millis(95)), Duration::from_millis(25));
+    world.now = 90;
+    world.abort(2);
+    world.complete(1, SnapshotKind::Checkpoint);
+    let took = |id| world.entry(id).duration();
+    assert_eq!(took(1), Some(Duration::from_millis(1)));
+    assert_eq!(took(2), Some(Duration::from_millis(20)));
+}

@@ -29,6 +29,14 @@ fn a_derived_one_gives_way_to_the_checkpoints() {
     assert_eq!(graph.operators[0], self::graph(&[]).operators[0]);
 }
 
+#[test]
+fn a_parallelism_of_just_the_checkpoints_max_is_fine() {
+    let saved = checkpoint(vec![operator("op", keyed(2))]);
+    let mut graph = derived(128);
+    adopt_max_parallelism(&mut graph, &saved).unwrap();
+    assert!(plan_restore(&graph, Some(&saved), false).is_ok());
+}
+
 // RS-04
 #[test]
 fn without_keyed_state_there_is_nothing_to_adopt() {
