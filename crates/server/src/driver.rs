@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use tidegate_coordinator::{AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote};
+use tidegate_coordinator::{
+    AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote, TriggerRefusal,
+};
 use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, JobPlan};
+use tidegate_storage::JobStore;
 use tidegate_types::graph::OperatorRole;
 use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
 use tokio::runtime::Handle;
@@ -17,10 +20,10 @@ use tokio::task::JoinSet;
 
 use crate::client::Shared;
 use crate::clock::Clock;
+use crate::files::StoredFiles;
 use crate::options::JobOptions;
 use crate::progress::{Observer, Progress};
 use crate::storage_actions::StorageActions;
-use crate::store::Store;
 use crate::waiting::{Observed, WaitingFor, Watch};
 
 /// How often the observer hears of progress.
@@ -64,7 +67,7 @@ impl Running {
 pub(crate) struct Driver {
     job: Job,
     plan: Arc<JobPlan>,
-    store: Store,
+    store: JobStore,
     storage: StorageActions,
     options: AttemptOptions,
     observer: Box<dyn Observer>,
@@ -76,6 +79,8 @@ pub(crate) struct Driver {
     watch: Watch,
     tasks: JoinSet<()>,
     running: Option<Running>,
+    /// Whether clients have been told that every subtask runs.
+    told_running: bool,
     /// The last attempt that was asked to stop.
     stopping: Option<AttemptNumber>,
     records_before: u64,
@@ -85,7 +90,7 @@ pub(crate) struct Driver {
 pub(crate) struct Setup {
     pub(crate) job: Job,
     pub(crate) plan: Arc<JobPlan>,
-    pub(crate) store: Store,
+    pub(crate) store: JobStore,
     pub(crate) options: AttemptOptions,
     pub(crate) runtime: Handle,
     pub(crate) observer: Box<dyn Observer>,
@@ -122,6 +127,7 @@ impl Driver {
             shared: setup.shared,
             tasks: JoinSet::new(),
             running: None,
+            told_running: false,
             stopping: None,
             records_before: 0,
         }
@@ -142,6 +148,7 @@ impl Driver {
                     return (end, self.records());
                 }
             }
+            self.tell_whether_running();
             if self.clock.elapsed() >= progress_due {
                 progress_due = self.clock.elapsed() + PROGRESS_INTERVAL;
                 self.show_progress();
@@ -150,7 +157,7 @@ impl Driver {
         }
     }
 
-    pub(crate) fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &JobStore {
         &self.store
     }
 
@@ -226,14 +233,20 @@ impl Driver {
         restored: Option<CheckpointId>,
         restore: RestorePlan,
     ) {
-        self.observer.on_attempt(restored);
+        let statistics = self.job.statistics();
+        self.observer
+            .on_attempt(statistics.latest_restored.as_ref());
         let metrics = AttemptMetrics::new(self.plan.graph());
         let reports = self.sender.clone();
         let context = AttemptContext {
             number,
             restored,
             restore,
-            files: self.store.files(number, &self.runtime),
+            files: Arc::new(StoredFiles {
+                store: self.store.clone(),
+                attempt: number,
+                runtime: self.runtime.clone(),
+            }),
             reports: Arc::new(move |report| {
                 let _ = reports.send(JobEvent::Report(report));
             }),
@@ -315,6 +328,14 @@ impl Driver {
             waiting_for: self.watch.current(),
         };
         self.observer.on_progress(progress);
+    }
+
+    fn tell_whether_running(&mut self) {
+        let running = self.job.held_back() != Some(TriggerRefusal::NotRunning);
+        if running != self.told_running {
+            self.told_running = running;
+            self.shared.set_running(running);
+        }
     }
 
     /// Says what checkpoints that have timed out were waiting for.

@@ -3,8 +3,8 @@
 use tidegate_coordinator::{JobError, JobFailure, SettingsError};
 use tidegate_runtime::CheckError;
 use tidegate_storage::StorageError;
-use tidegate_types::CheckpointId;
 use tidegate_types::graph::GraphError;
+use tidegate_types::{CheckpointId, SnapshotLocation};
 
 /// Why a job could not be run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -15,12 +15,6 @@ pub enum RunError {
     /// A setting is wrong.
     #[error("the settings are invalid")]
     Settings(#[source] SettingsError),
-    /// This version can't do what was asked for, and doesn't do something else instead.
-    #[error("`{setting}` is not supported yet")]
-    Unsupported {
-        /// The setting.
-        setting: &'static str,
-    },
     /// Exactly-once output needs somewhere to keep its transactions.
     #[error(
         "the sink `{uid}` commits its output with checkpoints, but there is no checkpoint \
@@ -51,6 +45,27 @@ pub enum RunError {
         #[source]
         cause: JobError,
     },
+    /// It was a dry run, and the job can't go on. Everything that stands in the way.
+    #[error("job `{job}` can't go on: {}", list(reasons))]
+    NotRestorable {
+        /// Name of the job.
+        job: String,
+        /// Why not, for people.
+        reasons: Vec<String>,
+    },
+    /// A job that has finished was to be begun from a snapshot.
+    #[error(
+        "job `{job}` has finished, as `{namespace}` says, and can't be begun from `{from}`; give \
+         the job another name or checkpoint directory"
+    )]
+    HasFinished {
+        /// Name of the job.
+        job: String,
+        /// Where that is said.
+        namespace: String,
+        /// What it was to be begun from.
+        from: SnapshotLocation,
+    },
     /// The job would block a thread that other tasks wait for.
     #[error(
         "a job blocks its thread and can't be run on a Tokio task; run it on a thread of its own \
@@ -77,6 +92,14 @@ pub enum RunError {
         /// The checkpoint that the next run goes on from; `None` if none is kept.
         latest: Option<CheckpointId>,
     },
+}
+
+/// One reason follows on the line, more come on lines of their own.
+fn list(reasons: &[String]) -> String {
+    match reasons {
+        [one] => one.clone(),
+        many => many.iter().map(|reason| format!("\n  {reason}")).collect(),
+    }
 }
 
 fn kept(latest: &Option<CheckpointId>) -> String {

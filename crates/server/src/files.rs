@@ -1,35 +1,35 @@
-//! State files of one attempt in a durable namespace.
+//! State files of one attempt.
 
 use std::io::{BufReader, Write};
 
 use tidegate_runtime::{BoxError, StateFileRead, StateFileWrite, StateFiles};
 use tidegate_storage::{JobStore, StateFileWriter};
-use tidegate_types::{AttemptNumber, CheckpointId, FileHandle, SnapshotLocation};
+use tidegate_types::{AttemptNumber, CheckpointId, ErrorChain, FileHandle, SnapshotLocation};
 use tokio::runtime::Handle;
 
 /// How much of a state file is read at once while restoring.
 const READ_BYTES: usize = 1 << 20;
 
-pub(crate) struct DurableFiles {
+/// State files in the job's namespace and, of savepoints, in their folders.
+pub(crate) struct StoredFiles {
     pub(crate) store: JobStore,
     pub(crate) attempt: AttemptNumber,
     pub(crate) runtime: Handle,
 }
 
-impl StateFiles for DurableFiles {
+impl StateFiles for StoredFiles {
     fn create(
         &self,
         checkpoint: CheckpointId,
         location: Option<&SnapshotLocation>,
         subtask: &str,
     ) -> Result<Box<dyn StateFileWrite>, BoxError> {
-        if let Some(location) = location {
-            return Err(format!("state files can't be written to `{location}` yet").into());
-        }
-        let name = self
-            .store
-            .state_file_name(self.attempt, checkpoint, subtask);
-        Ok(Box::new(DurableFile(self.store.create_state_file(name))))
+        let (store, attempt) = (&self.store, self.attempt);
+        let name = match location {
+            Some(location) => store.savepoint_file_name(location, attempt, subtask),
+            None => store.state_file_name(attempt, checkpoint, subtask),
+        };
+        Ok(Box::new(StoredFile(store.create_state_file(name))))
     }
 
     fn open(&self, file: &FileHandle) -> Result<Box<dyn StateFileRead>, BoxError> {
@@ -39,19 +39,19 @@ impl StateFiles for DurableFiles {
     }
 
     fn discard(&self, checkpoint: CheckpointId, file: &FileHandle) {
-        let store = self.store.clone();
-        let files = [file.clone()];
+        let (store, file) = (self.store.clone(), file.clone());
         self.runtime.spawn(async move {
-            if let Err(error) = store.discard_files(checkpoint, None, &files, false).await {
+            if let Err(error) = store.discard_state_file(checkpoint, &file).await {
+                let error = ErrorChain(&error);
                 tracing::warn!(%error, "a state file was left for the next sweep");
             }
         });
     }
 }
 
-struct DurableFile(StateFileWriter);
+struct StoredFile(StateFileWriter);
 
-impl Write for DurableFile {
+impl Write for StoredFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.write(bytes)
     }
@@ -61,7 +61,7 @@ impl Write for DurableFile {
     }
 }
 
-impl StateFileWrite for DurableFile {
+impl StateFileWrite for StoredFile {
     fn finish(self: Box<Self>) -> Result<FileHandle, BoxError> {
         Ok(self.0.finish()?)
     }

@@ -8,16 +8,16 @@
 mod client;
 mod clock;
 mod driver;
+mod dry_run;
 mod error;
 mod files;
-mod memory;
 mod namespace;
 mod options;
 mod progress;
 mod report;
+mod restore;
 mod start;
 mod storage_actions;
-mod store;
 mod waiting;
 
 pub use client::{JobClient, RequestError};

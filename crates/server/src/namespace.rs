@@ -1,87 +1,133 @@
-//! What is found where the job keeps its checkpoints, before anything runs and after the end.
+//! Where the job keeps its checkpoints: what is found there before anything runs, and what is left
+//! after the end.
 
-use tidegate_coordinator::DurableFacts;
 use tidegate_runtime::JobPlan;
-use tidegate_storage::{JobStore, NamespaceStatus, StorageError};
+use tidegate_storage::{
+    JobStore, MemoryNamespace, NamespaceStatus, RestoreFrom, StorageError, parse_snapshot_path,
+};
+use tidegate_types::ErrorChain;
 use tidegate_types::graph::OperatorRole;
-use tidegate_types::{AttemptNumber, CompletedCheckpoint, ErrorChain};
-use url::Url;
+use tokio::runtime::Handle;
 
 use crate::error::RunError;
-use crate::memory::MemoryStore;
 use crate::options::{CheckpointLocation, JobOptions};
-use crate::store::Store;
 
-/// The job's namespace, owned by this process until the last clone of `store` is dropped.
+/// The job's namespace.
 pub(crate) struct Namespace {
-    pub(crate) store: Store,
-    pub(crate) completed: Vec<CompletedCheckpoint>,
-    pub(crate) facts: DurableFacts,
+    pub(crate) store: JobStore,
     pub(crate) finished: bool,
+    /// What to begin from as long as nothing has completed.
+    pub(crate) from: Option<RestoreFrom>,
 }
 
 impl Namespace {
-    pub(crate) async fn open(
-        plan: &JobPlan,
-        options: &JobOptions,
-        runtime: &tokio::runtime::Handle,
-    ) -> Result<Namespace, RunError> {
-        let operators = &plan.graph().operators;
-        let commits = |role: OperatorRole| role == OperatorRole::CommittingSink;
-        let committing = operators.iter().find(|op| commits(op.role));
-        match (&options.location, committing) {
-            (CheckpointLocation::Memory, Some(sink)) => Err(RunError::NeedsCheckpoints {
-                uid: sink.uid.0.clone(),
-            }),
-            (CheckpointLocation::Memory | CheckpointLocation::MemoryForTests, _) => Ok(Namespace {
-                store: Store::Memory(MemoryStore::default()),
-                completed: Vec::new(),
-                facts: DurableFacts::default(),
-                finished: false,
-            }),
-            (CheckpointLocation::Directory(directory), _) => {
-                let opened = Self::open_directory(directory, &options.name, runtime).await;
-                opened.map_err(|cause| RunError::Storage {
-                    job: options.name.clone(),
-                    cause,
-                })
-            }
-        }
+    /// Opens it and owns it until the last clone of `store` is dropped.
+    pub(crate) async fn open(options: &JobOptions, runtime: &Handle) -> Result<Self, RunError> {
+        let opened = async {
+            let (name, runtime) = (&options.name, runtime.clone());
+            let (store, status) = match &options.location {
+                CheckpointLocation::Directory(directory) => {
+                    JobStore::open(directory, name, runtime).await?
+                }
+                CheckpointLocation::Memory | CheckpointLocation::MemoryForTests => {
+                    in_memory(name, runtime).await?
+                }
+            };
+            Self::new(store, status, options)
+        };
+        opened.await.map_err(storage(options))
     }
 
-    async fn open_directory(
-        directory: &Url,
-        name: &str,
-        runtime: &tokio::runtime::Handle,
-    ) -> Result<Namespace, StorageError> {
-        let (store, status) = JobStore::open(directory, name, runtime.clone()).await?;
-        let finished = matches!(status, NamespaceStatus::Finished { .. });
-        let completed = store.recover().await?;
-        if let Some(latest) = completed.last() {
-            // Before anything runs: an attempt that can't restore would only be tried again.
-            store.verify_files(latest).await?;
-        }
-        // Ordering: ids are also found by the names of folders, which the sweep may remove.
-        let checkpoint_max = store.reserved_ids().await?;
-        // Also of a finished job: it may have been killed between its marker and its last sweep.
-        store.sweep_orphans(&completed).await?;
-        let facts = DurableFacts {
-            checkpoint_max,
-            // The store itself never gives out an attempt number twice.
-            attempt_max: AttemptNumber(0),
+    /// Looks at it, whoever owns it. Nothing is written, and writes through `store` are lost.
+    pub(crate) async fn inspect(options: &JobOptions, runtime: &Handle) -> Result<Self, RunError> {
+        let inspected = async {
+            let (name, runtime) = (&options.name, runtime.clone());
+            let found = match &options.location {
+                CheckpointLocation::Directory(directory) => {
+                    JobStore::inspect(directory, name, runtime.clone()).await?
+                }
+                CheckpointLocation::Memory | CheckpointLocation::MemoryForTests => None,
+            };
+            let (store, status) = match found {
+                Some(found) => found,
+                // As good as new: there is nothing yet.
+                None => in_memory(name, runtime).await?,
+            };
+            Self::new(store, status, options)
         };
+        inspected.await.map_err(storage(options))
+    }
+
+    fn new(
+        store: JobStore,
+        status: NamespaceStatus,
+        options: &JobOptions,
+    ) -> Result<Self, StorageError> {
+        let restore = options.restore.as_ref();
+        let from = restore.map(|restore| {
+            parse_snapshot_path(restore.from.as_str()).map(|location| RestoreFrom {
+                location,
+                mode: restore.mode,
+            })
+        });
         Ok(Namespace {
-            store: Store::Durable(store),
-            completed,
-            facts,
-            finished,
+            store,
+            finished: matches!(status, NamespaceStatus::Finished { .. }),
+            from: from.transpose()?,
+        })
+    }
+
+    /// A job that has finished begins from nothing any more.
+    pub(crate) async fn refuse_new_origin(&self, options: &JobOptions) -> Result<(), RunError> {
+        let Some(from) = &self.from else {
+            return Ok(());
+        };
+        let recorded = self.store.origin().await.map_err(storage(options))?;
+        if recorded.is_some_and(|recorded| recorded.location == from.location) {
+            return Ok(());
+        }
+        Err(RunError::HasFinished {
+            job: options.name.clone(),
+            namespace: self.store.folder().display().to_string(),
+            from: from.location.clone(),
         })
     }
 }
 
+async fn in_memory(
+    name: &str,
+    runtime: Handle,
+) -> Result<(JobStore, NamespaceStatus), StorageError> {
+    JobStore::open_in_memory(&MemoryNamespace::default(), name, runtime).await
+}
+
+/// How an error of the storage is told.
+pub(crate) fn storage(options: &JobOptions) -> impl Fn(StorageError) -> RunError + use<> {
+    let job = options.name.clone();
+    move |cause| RunError::Storage {
+        job: job.clone(),
+        cause,
+    }
+}
+
+/// Refuses sinks that would promise what nobody keeps.
+pub(crate) fn check_sinks(plan: &JobPlan, options: &JobOptions) -> Result<(), RunError> {
+    let operators = &plan.graph().operators;
+    let mut commits = operators
+        .iter()
+        .filter(|op| op.role == OperatorRole::CommittingSink);
+    match commits.next() {
+        Some(sink) if options.location == CheckpointLocation::Memory => {
+            Err(RunError::NeedsCheckpoints {
+                uid: sink.uid.0.clone(),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A clean end leaves no orphans. What can't be swept is named and left.
-pub(crate) async fn sweep(store: &Store) {
-    let Store::Durable(store) = store else { return };
+pub(crate) async fn sweep(store: &JobStore) {
     let swept = async {
         let live = store.recover().await?;
         store.sweep_orphans(&live).await

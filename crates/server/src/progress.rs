@@ -1,7 +1,6 @@
 //! What a running job tells whoever watches it.
 
-use tidegate_coordinator::{JobNote, Statistics};
-use tidegate_types::CheckpointId;
+use tidegate_coordinator::{JobNote, RestoredSummary, Statistics};
 
 use crate::waiting::WaitingFor;
 
@@ -19,8 +18,8 @@ pub struct Progress<'a> {
 
 /// Watches a job. Called on the driver's thread: must be quick, must not block.
 pub trait Observer: Send {
-    /// An attempt starts, from this checkpoint if there is one.
-    fn on_attempt(&mut self, _restored: Option<CheckpointId>) {}
+    /// An attempt starts, from this checkpoint or savepoint if there is one.
+    fn on_attempt(&mut self, _restored: Option<&RestoredSummary>) {}
 
     /// Something worth telling has happened.
     fn on_note(&mut self, _note: &JobNote) {}

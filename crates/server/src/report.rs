@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_coordinator::Statistics;
+use tidegate_coordinator::{RestoreOutlook, Statistics};
 use tidegate_types::{CheckpointId, SnapshotLocation};
 
 /// How a job came to its end without failing.
@@ -10,6 +10,8 @@ use tidegate_types::{CheckpointId, SnapshotLocation};
 pub enum JobOutcome {
     /// It had finished before; nothing was done.
     AlreadyFinished,
+    /// It was a dry run: the job could go on, from this if there is something to go on from.
+    DryRun(Option<RestoreOutlook>),
     /// Every source ended and everything is committed. The job is done for good.
     Finished,
     /// It was stopped with a savepoint, and everything up to it is committed. The next run goes on
@@ -46,9 +48,9 @@ pub struct JobReport {
 }
 
 impl JobReport {
-    pub(crate) fn already_finished() -> Self {
+    pub(crate) fn without_a_run(outcome: JobOutcome) -> Self {
         JobReport {
-            outcome: JobOutcome::AlreadyFinished,
+            outcome,
             restored: None,
             records: 0,
             elapsed: Duration::ZERO,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use tidegate_coordinator::{Job, JobEnd, Recovery};
+use tidegate_coordinator::{Job, JobEnd};
 use tidegate_runtime::JobPlan;
 use tidegate_runtime::sink::SubmitContext;
 use tidegate_types::CheckpointId;
@@ -12,23 +12,29 @@ use tokio::runtime::Runtime;
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
 use crate::driver::{AttemptOptions, Driver, Setup, on_own_thread};
+use crate::dry_run::dry_run;
 use crate::error::RunError;
-use crate::namespace::{Namespace, sweep};
+use crate::namespace::{Namespace, check_sinks, storage, sweep};
 use crate::options::JobOptions;
 use crate::progress::Observer;
 use crate::report::{JobOutcome, JobReport};
+use crate::restore::{adopt, check_files, latest, recovery};
 
 /// Starts a job: on as many worker threads as its largest parallelism, and a driver's thread.
 /// Returns when it is known that it can run; [`JobClient::wait`] waits for its end.
 ///
-/// It goes on from the latest completed checkpoint in the job's namespace. Before that it removes
-/// files that no completed checkpoint refers to. When the job has finished, no checkpoint is left,
-/// and the namespace says that it has.
+/// It goes on from the latest completed checkpoint in the job's namespace. As long as there is
+/// none, it begins from the snapshot that the options name, or that was named when it was first
+/// begun. Files that no completed checkpoint refers to are removed before it runs. When the job has
+/// finished, no checkpoint is left, and the namespace says that it has.
+///
+/// A dry run starts nothing: the result has ended already, and says how it would go on.
 ///
 /// # Errors
-/// See [`RunError`]. Nothing runs then, and no completed checkpoint has been touched.
+/// See [`RunError`]. Nothing runs then, and nothing that is durable has been changed, apart from
+/// the output folders that sinks have claimed.
 pub fn start(
-    plan: JobPlan,
+    mut plan: JobPlan,
     options: &JobOptions,
     observer: Box<dyn Observer>,
 ) -> Result<JobClient, RunError> {
@@ -39,22 +45,19 @@ pub fn start(
         .enable_time()
         .build()
         .map_err(RunError::Threads)?;
-    let clock = Clock::start();
-    let (sender, events) = channel();
-    let graph = plan.graph().clone();
-    let shared = Shared::new(options.name.clone(), graph, clock, sender.clone());
-    let client = JobClient {
-        shared: Arc::new(shared),
-    };
-    let namespace = runtime.block_on(Namespace::open(&plan, options, runtime.handle()))?;
-    if namespace.finished {
-        let report = JobReport::already_finished();
-        client.shared.end(Ended::Well(Box::new(report)));
-        return Ok(client);
+    if options.dry_run {
+        let report = runtime.block_on(dry_run(&plan, options, runtime.handle()))?;
+        return Ok(JobClient::ended(options, &plan, report));
     }
-    let restored = namespace.completed.last().map(|latest| latest.id);
+    let namespace = runtime.block_on(Namespace::open(options, runtime.handle()))?;
     let store = namespace.store.clone();
-    let job = prepare(&plan, options, namespace)?;
+    let prepared = runtime.block_on(prepare(&mut plan, options, namespace))?;
+    let Some(Prepared { job, restored }) = prepared else {
+        let report = JobReport::without_a_run(JobOutcome::AlreadyFinished);
+        return Ok(JobClient::ended(options, &plan, report));
+    };
+    let (clock, (sender, events)) = (Clock::start(), channel());
+    let client = JobClient::new(options, &plan, clock, sender.clone());
     let driver = Driver::new(Setup {
         job,
         plan: Arc::new(plan),
@@ -85,14 +88,7 @@ fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunErr
     }
     plan.validate().map_err(RunError::Graph)?;
     options.settings.validate().map_err(RunError::Settings)?;
-    for (asked, setting) in [
-        (options.restore.is_some(), "restore-from"),
-        (options.dry_run, "dry-run"),
-    ] {
-        if asked {
-            return Err(RunError::Unsupported { setting });
-        }
-    }
+    check_sinks(plan, options)?;
     if cfg!(panic = "abort") {
         tracing::warn!(
             "this program is built with panic = \"abort\": a panic in the job's code ends the \
@@ -102,22 +98,54 @@ fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunErr
     Ok(())
 }
 
-/// Lets sources and sinks check their configuration, and makes the coordinator of the job.
-fn prepare(plan: &JobPlan, options: &JobOptions, namespace: Namespace) -> Result<Job, RunError> {
-    let job = namespace.store.job();
-    let fresh = namespace.completed.is_empty();
-    plan.check(SubmitContext { job, fresh })
-        .map_err(RunError::Check)?;
-    let settings = options.settings.clone();
-    let recovery = Recovery {
-        completed: namespace.completed,
-        origin: None,
-        facts: namespace.facts,
-    };
-    Job::new(job, plan.graph().clone(), settings, recovery).map_err(|cause| RunError::Restore {
+/// A job that is ready to run.
+struct Prepared {
+    job: Job,
+    restored: Option<CheckpointId>,
+}
+
+/// Finds what the job goes on from, lets sources and sinks check their configuration, and makes the
+/// coordinator. `None` if the job has finished.
+async fn prepare(
+    plan: &mut JobPlan,
+    options: &JobOptions,
+    namespace: Namespace,
+) -> Result<Option<Prepared>, RunError> {
+    let store = &namespace.store;
+    if namespace.finished {
+        namespace.refuse_new_origin(options).await?;
+        // It may have been killed between its marker and its last sweep.
+        sweep(store).await;
+        return Ok(None);
+    }
+    let unfit = |cause| RunError::Restore {
         job: options.name.clone(),
         cause,
-    })
+    };
+    let from = namespace.from.as_ref();
+    let found = store.preview_resume(from).await;
+    let found = found.map_err(storage(options))?;
+    if let Some(latest) = latest(&found) {
+        let checked = check_files(store, latest).await;
+        checked.map_err(storage(options))?;
+        adopt(plan, latest).map_err(unfit)?;
+    }
+    let restored = latest(&found).map(|latest| latest.id);
+    let (settings, graph) = (options.settings.clone(), plan.graph().clone());
+    let job = Job::new(store.job(), graph, settings, recovery(found)).map_err(unfit)?;
+    let context = SubmitContext {
+        job: store.job(),
+        fresh: restored.is_none(),
+    };
+    plan.check(context).map_err(RunError::Check)?;
+    // Ordering: what the job is begun from is recorded when it is known that it can be, and before
+    // anything runs. The sweep needs to know it, and may remove folders that ids are found by.
+    let recorded = async {
+        let resumed = store.resume(from).await?;
+        store.sweep_orphans(&resumed.completed).await
+    };
+    recorded.await.map_err(storage(options))?;
+    Ok(Some(Prepared { job, restored }))
 }
 
 /// Everything that a job in this process holds on to.

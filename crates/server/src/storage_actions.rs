@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::{JobAction, JobEvent};
-use tidegate_types::AttemptNumber;
+use tidegate_storage::{CheckpointPointer, JobStore, StorageError};
 use tidegate_types::message::WriteOutcome;
+use tidegate_types::{AttemptNumber, ErrorChain};
 use tokio::sync::RwLock;
-
-use crate::store::Store;
 
 /// How long a storage may take for one small write before its outcome counts as unknown.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Issues storage actions.
 pub(crate) struct StorageActions {
-    store: Store,
+    store: JobStore,
     /// Held shared by every action while it really runs, also past its deadline, and exclusively
     /// by a look at what is completed: a pointer that is written, or removed, after that look would
     /// give the job two histories.
@@ -24,7 +23,7 @@ pub(crate) struct StorageActions {
 }
 
 impl StorageActions {
-    pub(crate) fn new(store: Store) -> Self {
+    pub(crate) fn new(store: JobStore) -> Self {
         StorageActions {
             store,
             in_flight: Arc::default(),
@@ -121,16 +120,18 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
     })
 }
 
-async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
+async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
     Some(match action {
         JobAction::ReserveAttempt => match store.reserve_attempt().await {
             Ok(attempt) => JobEvent::AttemptReserved {
                 attempt,
                 outcome: WriteOutcome::Done,
             },
-            Err(cause) => JobEvent::AttemptReserved {
+            Err(error) => JobEvent::AttemptReserved {
                 attempt: AttemptNumber(0),
-                outcome: WriteOutcome::NotDone { cause },
+                outcome: WriteOutcome::NotDone {
+                    cause: text(&error),
+                },
             },
         },
         JobAction::ReserveIds { up_to } => JobEvent::IdsReserved {
@@ -139,42 +140,56 @@ async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
         },
         JobAction::PublishMetadata(checkpoint) => JobEvent::MetadataPublished {
             checkpoint: checkpoint.id,
-            outcome: store.publish_metadata(checkpoint).await,
+            outcome: store.publish_metadata(&checkpoint).await,
         },
         JobAction::StorePointer {
             checkpoint,
             location,
             owner,
-        } => JobEvent::PointerStored {
-            checkpoint,
-            outcome: store.store_pointer(checkpoint, location, owner).await,
-        },
+        } => {
+            let pointer = CheckpointPointer {
+                checkpoint,
+                taken_by: store.job(),
+                owner,
+                location,
+            };
+            JobEvent::PointerStored {
+                checkpoint,
+                outcome: store.store_pointer(&pointer).await,
+            }
+        }
         JobAction::RecoverCompleted => JobEvent::Recovered {
-            completed: store.recover().await,
+            completed: store.recover().await.map_err(|error| text(&error)),
         },
         JobAction::MarkFinished { checkpoint } => JobEvent::MarkedFinished {
             outcome: store.mark_finished(checkpoint).await,
         },
         JobAction::DropCompleted(checkpoint) => {
-            store.drop_completed(&checkpoint).await;
+            warn(store.drop_completed(&checkpoint).await);
             JobEvent::Deleted {
                 checkpoint: checkpoint.id,
             }
         }
         JobAction::DiscardFiles {
             checkpoint,
+            location,
             files,
             metadata,
-            ..
         } => {
-            store.discard(checkpoint, &files, metadata).await;
+            let location = location.as_ref();
+            warn(
+                store
+                    .discard_files(checkpoint, location, &files, metadata)
+                    .await,
+            );
             JobEvent::Deleted { checkpoint }
         }
-        JobAction::PrepareSavepoint { checkpoint, .. } => JobEvent::SavepointPrepared {
+        JobAction::PrepareSavepoint {
             checkpoint,
-            outcome: WriteOutcome::NotDone {
-                cause: "savepoints can't be stored yet".to_owned(),
-            },
+            location,
+        } => JobEvent::SavepointPrepared {
+            checkpoint,
+            outcome: store.prepare_savepoint(checkpoint, &location).await,
         },
         JobAction::End(_)
         | JobAction::StartAttempt { .. }
@@ -183,4 +198,19 @@ async fn carry_out(store: &Store, action: JobAction) -> Option<JobEvent> {
         | JobAction::Note(_)
         | JobAction::Answer { .. } => unreachable!("performed by the driver's loop"),
     })
+}
+
+/// An error with all its causes, for reports that only people read.
+fn text(error: &StorageError) -> String {
+    ErrorChain(error).to_string()
+}
+
+/// What could not be deleted is found by the next sweep.
+fn warn(outcome: Result<(), StorageError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(
+            error = text(&error),
+            "some files were left for the next sweep"
+        );
+    }
 }

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, BUFFER_TIMEOUT_DEFAULT, misspelt_variables};
 use crate::error::Result;
-use crate::progress::{LogFailures, ProgressLine};
+use crate::progress::{LogFailures, ProgressLine, print_dry_run};
 use crate::stream::{Draft, Stream};
 
 /// A job in the making, and the settings it will run with.
@@ -94,12 +94,19 @@ impl Environment {
 
     /// Runs the job in this process until it is finished, stopped or fails for good. With a
     /// checkpoint directory, it goes on from the latest completed checkpoint of the job of this
-    /// name. Shows a line of progress on standard error, unless told to be quiet.
+    /// name. Shows a line of progress on standard error, unless told to be quiet. With `--dry-run`
+    /// nothing runs: what the job would go on from is printed to standard output, or the error says
+    /// everything that stands in the way.
     ///
     /// # Errors
     /// See [`RunError`](crate::RunError). Unless the settings say otherwise, completed checkpoints
     /// are kept whatever the error, and the next run goes on from them.
     pub fn execute(self, job_name: &str) -> Result<JobReport> {
+        if self.options.dry_run {
+            let report = self.launch(job_name, Box::new(LogFailures))?.wait()?;
+            print_dry_run(&report);
+            return Ok(report);
+        }
         let line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
         let observer: Box<dyn Observer> = match &line {
             Some(line) => Box::new(line.clone()),
@@ -127,7 +134,10 @@ impl Environment {
     ///     .count("count")
     ///     .sink("counts", Discard);
     /// let job = env.start("digits")?;
-    /// println!("{} checkpoints so far", job.statistics().completed);
+    /// if job.wait_until_running() {
+    ///     let checkpoint = job.checkpoint()?;
+    ///     assert_eq!(job.statistics().latest_completed, Some(checkpoint));
+    /// }
     /// job.cancel();
     /// assert!(job.wait().is_err());
     /// # Ok(())

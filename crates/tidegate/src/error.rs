@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tidegate_server::RunError;
+use tidegate_server::{RequestError, RunError};
 use tidegate_types::ErrorChain;
 
 use crate::args::InvalidSettings;
@@ -19,6 +19,9 @@ pub enum Error {
     /// The job could not be run to its end.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A request to a running job came to nothing.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// What users set is wrong.
     #[error(transparent)]
     Settings(#[from] InvalidSettings),

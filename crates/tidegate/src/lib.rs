@@ -39,8 +39,8 @@ pub use error::{Error, Result};
 pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
 pub use tidegate_connectors as connectors;
 pub use tidegate_coordinator::{
-    AbortReason, CompletedSummary, ParseRestartError, RestartStrategy, Retention, Statistics,
-    TriggerRefusal,
+    AbortReason, CompletedSummary, ParseRestartError, RestartStrategy, RestoreOutlook,
+    RestoredSummary, Retention, Statistics, TriggerRefusal,
 };
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{BoxError, Collector, Flow, Seal, Ticks, sink, source};

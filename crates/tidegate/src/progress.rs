@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use tidegate_coordinator::{JobNote, Statistics, Summary};
+use tidegate_coordinator::{JobNote, RestoredSummary, Statistics, Summary};
 use tidegate_server::{JobOutcome, JobReport, Observer, Progress};
-use tidegate_types::CheckpointId;
+
+/// Said instead of running a job that has finished before.
+const FINISHED: &str = "the job is finished; there is nothing to do";
 
 /// Rates are shown over about this time.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
@@ -59,10 +61,13 @@ impl ProgressLine {
 }
 
 impl Observer for ProgressLine {
-    fn on_attempt(&mut self, restored: Option<CheckpointId>) {
-        match restored {
-            Some(checkpoint) => self.say(&format!("going on from {checkpoint}")),
-            None => self.say("starting without a checkpoint"),
+    fn on_attempt(&mut self, restored: Option<&RestoredSummary>) {
+        let Some(restored) = restored else {
+            return self.say("starting without a checkpoint");
+        };
+        match &restored.location {
+            Some(location) => self.say(&format!("going on from {location}")),
+            None => self.say(&format!("going on from {}", restored.checkpoint)),
         }
     }
 
@@ -116,9 +121,21 @@ impl Observer for LogFailures {
     }
 }
 
+/// Prints what a dry run has found, to standard output: it is what was asked for.
+pub(crate) fn print_dry_run(report: &JobReport) {
+    match &report.outcome {
+        JobOutcome::DryRun(Some(outlook)) => print!("{outlook}"),
+        JobOutcome::DryRun(None) => println!("there is nothing to restore: the job starts empty"),
+        JobOutcome::AlreadyFinished => println!("{FINISHED}"),
+        JobOutcome::Finished | JobOutcome::Stopped { .. } | JobOutcome::Drained { .. } => {}
+    }
+}
+
 fn summary(report: &JobReport) -> Vec<String> {
-    if report.outcome == JobOutcome::AlreadyFinished {
-        return vec!["the job is finished; there is nothing to do".to_owned()];
+    match &report.outcome {
+        JobOutcome::AlreadyFinished => return vec![FINISHED.to_owned()],
+        JobOutcome::DryRun(_) => return Vec::new(),
+        JobOutcome::Finished | JobOutcome::Stopped { .. } | JobOutcome::Drained { .. } => {}
     }
     let seconds = report.elapsed.as_secs_f64();
     let rate = (report.records as f64 / seconds.max(1e-9)) as u64;
@@ -134,7 +151,7 @@ fn summary(report: &JobReport) -> Vec<String> {
 
 fn stopped(outcome: &JobOutcome) -> Option<String> {
     match outcome {
-        JobOutcome::AlreadyFinished | JobOutcome::Finished => None,
+        JobOutcome::AlreadyFinished | JobOutcome::DryRun(_) | JobOutcome::Finished => None,
         JobOutcome::Stopped { location, .. } => Some(format!("stopped with savepoint {location}")),
         JobOutcome::Drained { location, .. } => {
             Some(format!("drained and stopped with savepoint {location}"))

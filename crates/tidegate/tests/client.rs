@@ -121,7 +121,9 @@ fn start(source: &Gated, timeout: Duration) -> JobClient {
         .key_by(|number| number)
         .count("count")
         .sink("sink", Discard);
-    env.start("gated").unwrap()
+    let job = env.start("gated").unwrap();
+    assert!(job.wait_until_running());
+    job
 }
 
 /// Waits until what a checkpoint waits for has settled: reader 1, and who waits for it.
@@ -143,7 +145,7 @@ fn checkpoints_on_request_complete_and_show_in_the_statistics() {
     let before = job.statistics();
     let mut last = None;
     for _ in 0..3 {
-        let checkpoint = request(|| job.checkpoint());
+        let checkpoint = job.checkpoint().unwrap();
         assert!(last < Some(checkpoint.checkpoint));
         last = Some(checkpoint.checkpoint);
         assert_eq!(job.statistics().latest_completed, Some(checkpoint));
@@ -160,25 +162,12 @@ fn checkpoints_on_request_complete_and_show_in_the_statistics() {
     );
 }
 
-/// Asks until the job is far enough for checkpoints.
-fn request<T>(mut ask: impl FnMut() -> Result<T, RequestError>) -> T {
-    let mut answer = None;
-    wait_until("every subtask runs", || {
-        match ask() {
-            Err(RequestError::Refused(TriggerRefusal::NotRunning)) => return false,
-            other => answer = Some(other.unwrap()),
-        }
-        true
-    });
-    answer.unwrap()
-}
-
 // D1, D2: everybody is answered, also when the job ends meanwhile or has ended.
 #[test]
 fn requests_are_answered_whenever_the_job_ends() {
     let source = Gated::default();
     let job = start(&source, LONG);
-    request(|| job.checkpoint());
+    job.checkpoint().unwrap();
     source.set(true);
     wait_until("the reader is stuck", || source.is_waiting());
     let stuck = job.clone();
@@ -195,7 +184,7 @@ fn requests_are_answered_whenever_the_job_ends() {
     ));
     source.set(false);
     job.wait().unwrap_err();
-    assert!(job.has_ended());
+    assert!(job.has_ended() && !job.wait_until_running());
     for ask in [
         |job: &JobClient| job.checkpoint().map(drop),
         |job: &JobClient| job.savepoint(Some("/no/such/place")).map(drop),
@@ -220,7 +209,7 @@ fn requests_are_answered_whenever_the_job_ends() {
 fn a_stuck_checkpoint_is_explained_and_can_be_aborted() {
     let source = Gated::default();
     let job = start(&source, LONG);
-    request(|| job.checkpoint());
+    job.checkpoint().unwrap();
     source.set(true);
     wait_until("the reader is stuck", || source.is_waiting());
     assert_eq!(job.waiting_for(), None, "nothing is under way");
@@ -252,7 +241,7 @@ fn a_stuck_checkpoint_is_explained_and_can_be_aborted() {
         RequestError::Refused(TriggerRefusal::NotPending { .. })
     ));
     source.set(false);
-    request(|| job.checkpoint());
+    job.checkpoint().unwrap();
     job.cancel();
     job.wait().unwrap_err();
 }
@@ -291,7 +280,7 @@ fn a_slow_checkpoint_is_logged_with_what_it_waits_for() {
         .init();
     let source = Gated::default();
     let job = start(&source, Duration::from_millis(600));
-    request(|| job.checkpoint());
+    job.checkpoint().unwrap();
     source.set(true);
     wait_until("the reader is stuck", || source.is_waiting());
     let error = job.checkpoint().unwrap_err();

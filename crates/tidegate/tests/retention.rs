@@ -9,12 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::place::names;
-use support::wait_until;
 use tidegate::prelude::*;
-use tidegate::{
-    CheckpointId, CheckpointLocation, JobClient, RequestError, RestartStrategy, Retention,
-    RunError, TriggerRefusal,
-};
+use tidegate::{CheckpointId, CheckpointLocation, JobClient, RestartStrategy, Retention, RunError};
 use url::Url;
 
 /// A job that fails when it is told to, and finishes unless it is endless.
@@ -46,15 +42,8 @@ fn start(
 
 /// Takes a checkpoint as soon as the job runs.
 fn checkpoint(job: &JobClient) -> CheckpointId {
-    let mut taken = None;
-    wait_until("a checkpoint completes", || {
-        match job.checkpoint() {
-            Err(RequestError::Refused(TriggerRefusal::NotRunning)) => return false,
-            other => taken = Some(other.unwrap().checkpoint),
-        }
-        true
-    });
-    taken.unwrap()
+    assert!(job.wait_until_running());
+    job.checkpoint().unwrap().checkpoint
 }
 
 /// The checkpoint that is listed and whole, if there is one; then nothing else is there either.

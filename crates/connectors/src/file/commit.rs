@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tidegate_runtime::BoxError;
 use tidegate_runtime::sink::Committer;
-use tidegate_types::AttemptNumber;
+use tidegate_types::{AttemptNumber, JobId};
 
 use super::error::FileSinkError;
 use super::layout::{Layout, attempt_of, list, sync_folder};
@@ -21,16 +21,30 @@ use super::writer::FileTransaction;
 #[derive(Debug)]
 pub struct FileCommitter {
     layout: Layout,
+    /// The job that the folder belongs to.
+    job: Option<JobId>,
 }
 
 impl FileCommitter {
-    pub(super) fn new(layout: Layout) -> Self {
-        FileCommitter { layout }
+    pub(super) fn new(layout: Layout, job: Option<JobId>) -> Self {
+        FileCommitter { layout, job }
+    }
+
+    /// The output folder that a transaction belongs to: this one, wherever it has been moved to, or
+    /// that of the job whose snapshot this job was begun from.
+    fn layout_of(&self, transaction: &FileTransaction) -> Layout {
+        match (transaction.job, self.job) {
+            (Some(writer), Some(job)) if writer != job.0 => {
+                Layout::new(Path::new(&transaction.dir))
+            }
+            _ => self.layout.clone(),
+        }
     }
 
     fn publish(&self, transaction: &FileTransaction) -> Result<(), FileSinkError> {
-        let staged = self.layout.staged(&transaction.staged);
-        let target = self.layout.published(&transaction.published);
+        let layout = self.layout_of(transaction);
+        let staged = layout.staged(&transaction.staged);
+        let target = layout.published(&transaction.published);
         let error = |cause| FileSinkError::Publish {
             path: target.clone(),
             cause,
@@ -61,23 +75,23 @@ impl FileCommitter {
             Err(e) => return Err(error(e)),
         }
         tidegate_fault::point("commit-link:after");
-        self.sync()?;
+        sync(layout.dir())?;
         tidegate_fault::point("commit-unlink:before");
         remove(&staged)?;
         tidegate_fault::point("commit-unlink:after");
         Ok(())
     }
+}
 
-    fn sync(&self) -> Result<(), FileSinkError> {
-        tidegate_fault::point("commit-sync:before");
-        let dir = self.layout.dir();
-        sync_folder(dir).map_err(|cause| FileSinkError::Sync {
-            path: dir.to_owned(),
-            cause,
-        })?;
-        tidegate_fault::point("commit-sync:after");
-        Ok(())
-    }
+/// Makes what was published in an output folder durable.
+fn sync(dir: &Path) -> Result<(), FileSinkError> {
+    tidegate_fault::point("commit-sync:before");
+    sync_folder(dir).map_err(|cause| FileSinkError::Sync {
+        path: dir.to_owned(),
+        cause,
+    })?;
+    tidegate_fault::point("commit-sync:after");
+    Ok(())
 }
 
 /// Whether the staged file is there.

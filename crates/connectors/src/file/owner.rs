@@ -79,6 +79,14 @@ pub(super) fn claim(
     }
 }
 
+/// The job that the folder belongs to, if it says so.
+///
+/// # Errors
+/// If what it says can't be read.
+pub(super) fn owner_of(layout: &Layout) -> Result<Option<JobId>, FileSinkError> {
+    Ok(read(&layout.owner())?.map(|owner| owner.job))
+}
+
 fn check(layout: &Layout, found: &Owner, owner: &Owner) -> Result<(), FileSinkError> {
     let path = layout.dir().to_owned();
     if found.job != owner.job {

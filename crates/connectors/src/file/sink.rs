@@ -10,7 +10,7 @@ use tidegate_types::OperatorUid;
 use super::commit::FileCommitter;
 use super::error::FileSinkError;
 use super::layout::Layout;
-use super::owner::{Owner, claim};
+use super::owner::{Owner, claim, owner_of};
 use super::writer::{FileTransaction, FileWriter};
 use crate::line::{Columns, Displayed, FormatWith, LineFormat};
 
@@ -141,8 +141,10 @@ impl<T: 'static, F: LineFormat<T>> TwoPhaseSink<T> for FileSink<F> {
                 .create()
                 .map_err(|cause| FileSinkError::Prepare { path, cause })?;
         }
+        let job = owner_of(&layout)?;
         Ok(FileWriter::new(
             layout,
+            job,
             &context,
             Arc::clone(&self.format),
             self.roll_bytes,
@@ -150,6 +152,8 @@ impl<T: 'static, F: LineFormat<T>> TwoPhaseSink<T> for FileSink<F> {
     }
 
     fn committer(&self, _context: SinkContext) -> Result<FileCommitter, BoxError> {
-        Ok(FileCommitter::new(Layout::new(&self.dir)))
+        let layout = Layout::new(&self.dir);
+        let job = owner_of(&layout)?;
+        Ok(FileCommitter::new(layout, job))
     }
 }

@@ -13,7 +13,7 @@ use std::vec;
 use serde::{Deserialize, Serialize};
 use tidegate_runtime::sink::{PreCommitted, SinkContext, TransactionWriter};
 use tidegate_runtime::{BoxError, Flow, Seal};
-use tidegate_types::{AttemptNumber, CheckpointId};
+use tidegate_types::{AttemptNumber, CheckpointId, JobId};
 
 use super::error::FileSinkError;
 use super::layout::{Layout, published_name, staged_name, sync_folder};
@@ -24,8 +24,15 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// A staged file, complete: what it takes to publish it. Names are relative to the output folder,
 /// which may be moved as a whole.
+///
+/// A job that is begun from another job's snapshot has an output folder of its own; what the
+/// snapshot lists lies in the folder of the job that wrote it, and is published there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTransaction {
+    /// The job that wrote it; `None` if its output folder didn't say.
+    pub job: Option<u128>,
+    /// Absolute path of the output folder when it was written.
+    pub dir: String,
     /// Name in the staging folder.
     pub staged: String,
     /// Name in the output folder.
@@ -80,6 +87,8 @@ impl StagedFile {
 #[derive(Debug)]
 pub struct FileWriter<F> {
     layout: Layout,
+    job: Option<JobId>,
+    dir: String,
     attempt: AttemptNumber,
     subtask: u32,
     format: Arc<F>,
@@ -95,12 +104,16 @@ pub struct FileWriter<F> {
 impl<F> FileWriter<F> {
     pub(super) fn new(
         layout: Layout,
+        job: Option<JobId>,
         context: &SinkContext,
         format: Arc<F>,
         roll_bytes: u64,
     ) -> Self {
+        let dir = std::path::absolute(layout.dir()).unwrap_or_else(|_| layout.dir().to_owned());
         FileWriter {
+            dir: dir.to_string_lossy().into_owned(),
             layout,
+            job,
             attempt: context.attempt,
             subtask: context.subtask.index,
             format,
@@ -157,6 +170,8 @@ impl<F> FileWriter<F> {
     fn end(&self, file: StagedFile, checkpoint: CheckpointId) -> PreCommitted<FileTransaction> {
         let (attempt, subtask, sequence) = (self.attempt, self.subtask, file.sequence);
         let transaction = FileTransaction {
+            job: self.job.map(|job| job.0),
+            dir: self.dir.clone(),
             staged: staged_name(attempt, subtask, sequence),
             published: published_name(attempt, subtask, sequence, checkpoint),
             bytes: file.bytes,

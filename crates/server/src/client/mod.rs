@@ -8,12 +8,16 @@ pub use error::RequestError;
 pub(crate) use shared::{Ended, Shared};
 
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use tidegate_coordinator::{CompletedSummary, JobEvent, Request, Statistics};
+use tidegate_runtime::JobPlan;
 use tidegate_storage::parse_checkpoint_dir;
 use tidegate_types::{CheckpointId, SnapshotFormat, SnapshotLocation};
 
+use crate::clock::Clock;
 use crate::error::RunError;
+use crate::options::JobOptions;
 use crate::report::JobReport;
 use crate::waiting::{WaitingFor, oldest};
 
@@ -30,6 +34,26 @@ pub struct JobClient {
 }
 
 impl JobClient {
+    pub(crate) fn new(
+        options: &JobOptions,
+        plan: &JobPlan,
+        clock: Clock,
+        events: Sender<JobEvent>,
+    ) -> Self {
+        let shared = Shared::new(options.name.clone(), plan.graph().clone(), clock, events);
+        JobClient {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// A handle on a job of which nothing runs.
+    pub(crate) fn ended(options: &JobOptions, plan: &JobPlan, report: JobReport) -> Self {
+        let (events, _) = channel();
+        let client = Self::new(options, plan, Clock::start(), events);
+        client.shared.end(Ended::Well(Box::new(report)));
+        client
+    }
+
     /// Takes a checkpoint now, whatever the interval and the minimum pause, and waits until it has
     /// completed. Also works with periodic checkpoints off.
     ///
@@ -116,6 +140,12 @@ impl JobClient {
             &self.shared.graph,
             observed.as_ref(),
         ))
+    }
+
+    /// Waits until every subtask of the job runs: before that, snapshots are refused. Returns
+    /// whether they do; otherwise the job has ended.
+    pub fn wait_until_running(&self) -> bool {
+        self.shared.wait_until_running()
     }
 
     /// Whether the job is over: [`wait`](Self::wait) doesn't block then.

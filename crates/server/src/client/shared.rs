@@ -41,8 +41,17 @@ pub(crate) struct Shared {
     events: Sender<JobEvent>,
     requests: Mutex<Requests>,
     view: Mutex<View>,
-    ended: Mutex<Option<Ended>>,
-    has_ended: Condvar,
+    stage: Mutex<Stage>,
+    /// The stage has changed.
+    moved: Condvar,
+}
+
+/// How far the job is.
+#[derive(Debug, Default)]
+struct Stage {
+    /// Every subtask of its attempt runs.
+    running: bool,
+    ended: Option<Ended>,
 }
 
 impl Shared {
@@ -62,8 +71,8 @@ impl Shared {
                 statistics: Arc::default(),
                 observed: None,
             }),
-            ended: Mutex::new(None),
-            has_ended: Condvar::new(),
+            stage: Mutex::default(),
+            moved: Condvar::new(),
         }
     }
 
@@ -103,31 +112,42 @@ impl Shared {
         lock(&self.view).observed = observed;
     }
 
+    pub(crate) fn set_running(&self, running: bool) {
+        lock(&self.stage).running = running;
+        self.moved.notify_all();
+    }
+
     /// Tells everybody that the job is over. The first to say how is believed.
     pub(crate) fn end(&self, how: Ended) {
         lock(&self.requests).close();
-        lock(&self.ended).get_or_insert(how);
-        self.has_ended.notify_all();
+        let mut stage = lock(&self.stage);
+        stage.running = false;
+        stage.ended.get_or_insert(how);
+        drop(stage);
+        self.moved.notify_all();
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        lock(&self.ended).is_some()
+        lock(&self.stage).ended.is_some()
+    }
+
+    /// Waits for the end, and for nothing more than a running job if that will do.
+    fn wait_for_stage(&self, running_will_do: bool) -> Option<Ended> {
+        let stage = lock(&self.stage);
+        let waits =
+            |stage: &mut Stage| stage.ended.is_none() && !(running_will_do && stage.running);
+        let stage = self.moved.wait_while(stage, waits);
+        stage.unwrap_or_else(PoisonError::into_inner).ended.clone()
+    }
+
+    pub(super) fn wait_until_running(&self) -> bool {
+        self.wait_for_stage(true).is_none()
     }
 
     pub(super) fn wait(&self) -> Result<JobReport, RunError> {
-        let mut ended = lock(&self.ended);
-        let how = loop {
-            match &*ended {
-                Some(how) => break how.clone(),
-                None => {
-                    let woken = self.has_ended.wait(ended);
-                    ended = woken.unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        };
-        drop(ended);
         let job = self.name.clone();
-        match how {
+        let ended = self.wait_for_stage(false);
+        match ended.expect("that is what was waited for") {
             Ended::Well(report) => Ok(*report),
             Ended::Cancelled { latest } => Err(RunError::Cancelled { job, latest }),
             Ended::Failed(cause) => Err(RunError::Failed { job, cause }),

@@ -1,0 +1,112 @@
+//! `kill -9` while a job is being stopped with a savepoint, and while one is being begun from it.
+
+use std::collections::BTreeMap;
+
+use crate::oracle;
+use crate::support::place::names;
+use crate::support::{Place, Process, example, text, wait_until};
+
+fn place() -> (Place, BTreeMap<String, u64>) {
+    let place = Place::new();
+    let text = place.write("text.txt", text::zipf(5, 600));
+    (place, oracle::plain_count(&[text], 1))
+}
+
+/// The example that stops itself, without periodic checkpoints.
+fn stopping(place: &Place, variables: &[(&str, &str)]) -> Process {
+    let mut arguments = place.arguments();
+    let savepoints = place.path("savepoints").display().to_string();
+    let flags = ["--checkpoint-interval", "off", "--parallelism", "2"];
+    arguments.extend(flags.map(str::to_owned));
+    arguments.extend(["--rate", "1000", "--stop-after", "150ms"].map(str::to_owned));
+    arguments.extend(["--savepoint-dir".to_owned(), savepoints]);
+    Process::start_with(&example("savepoint"), &arguments, variables)
+}
+
+// SP-10, BC-22: from the metadata of the savepoint to the end of the stop, whatever the moment.
+// Once there is a pointer to it the job goes on from it, and commits what was not; before that,
+// nothing of it counts.
+#[test]
+#[cfg(feature = "fault-points")]
+fn a_stop_that_is_killed_is_exact_after_a_restart() {
+    for (point, counts) in [
+        ("metadata:before", false),
+        ("metadata:after", false),
+        ("pointer:after", true),
+        ("commit-link:after", true),
+        ("commit-sync:after", true),
+        ("commit-unlink:after", true),
+    ] {
+        let (place, expected) = place();
+        let announced = place.path("announced");
+        let armed = format!("{point}#1");
+        let run = stopping(
+            &place,
+            &[
+                (tidegate_fault::ARM_VARIABLE, &armed),
+                (
+                    tidegate_fault::ANNOUNCE_VARIABLE,
+                    &announced.display().to_string(),
+                ),
+            ],
+        );
+        wait_until(&format!("it comes to `{point}`"), || {
+            let lines = std::fs::read_to_string(&announced).unwrap_or_default();
+            lines.lines().any(|line| line.ends_with(" armed"))
+        });
+        run.kill();
+        assert_eq!(place.completed().len(), usize::from(counts), "{point}");
+
+        let again = place.start(&["--checkpoint-interval", "off", "--parallelism", "3"]);
+        let ended = again.wait().success();
+        let start = match counts {
+            true => "going on from file://",
+            false => "starting without a checkpoint\n",
+        };
+        assert!(ended.stderr.starts_with(start), "{point}: {}", ended.stderr);
+        oracle::verify(&place.output(), &expected).unwrap();
+        place.assert_clean();
+        // What is whole is the user's; what never will be is gone.
+        let savepoints = names(&place.path("savepoints")).len();
+        assert_eq!(
+            savepoints,
+            usize::from(point != "metadata:before"),
+            "{point}"
+        );
+    }
+}
+
+// Killed before its first own checkpoint, a job goes on from what it was begun from, though it isn't
+// told again.
+#[test]
+fn a_begun_job_that_is_killed_knows_what_it_was_begun_from() {
+    let (place, expected) = place();
+    let stopped = stopping(&place, &[]).wait().success();
+    let location = stopped.stdout.trim().strip_prefix("stopped with ").unwrap();
+
+    let [output, checkpoints] = ["other-output", "other"].map(|name| place.path(name));
+    let begin = |more: &[&str]| {
+        let mut arguments = Vec::new();
+        for (flag, path) in [
+            ("--input", place.input()),
+            ("--output", output.clone()),
+            ("--checkpoint-dir", checkpoints.clone()),
+        ] {
+            arguments.extend([flag.to_owned(), path.display().to_string()]);
+        }
+        arguments.extend(more.iter().map(|flag| (*flag).to_owned()));
+        Process::start(&example("wordcount"), &arguments)
+    };
+    let off = ["--checkpoint-interval", "off"];
+    let slow = ["--restore-from", location, "--rate", "100"];
+    let start = format!("going on from {location}\n");
+    let run = begin(&[&off[..], &slow].concat());
+    wait_until("it has begun", || run.stderr().contains('\n'));
+    let killed = run.kill();
+    assert!(killed.stderr.starts_with(&start), "{}", killed.stderr);
+
+    let ended = begin(&[&off[..], &["--parallelism", "3"]].concat()).wait();
+    let ended = ended.success();
+    assert!(ended.stderr.starts_with(&start), "{}", ended.stderr);
+    crate::assert_exact(&[place.output(), output], &expected);
+}
