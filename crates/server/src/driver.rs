@@ -334,6 +334,7 @@ impl Driver {
         let running = self.job.held_back() != Some(TriggerRefusal::NotRunning);
         if running != self.told_running {
             self.told_running = running;
+            self.shared.publish(self.job.statistics());
             self.shared.set_running(running);
         }
     }

@@ -115,7 +115,7 @@ impl Site {
     /// The pointers of a job, ascending.
     fn completed(&self, name: &str) -> Vec<u64> {
         let names = support::place::names(&self.namespace(name).join("completed"));
-        names.iter().map(|name| name.parse().unwrap()).collect()
+        names.iter().filter_map(|name| name.parse().ok()).collect()
     }
 
     /// Where savepoints are made, as the handle takes it.
@@ -153,7 +153,7 @@ impl Site {
     /// Starts it and waits until snapshots can be taken.
     fn running(&self, name: &str, run: Run) -> JobClient {
         let job = self.start(name, run).unwrap();
-        assert!(job.wait_until_running());
+        assert!(job.wait_until_running(), "{:?}", job.wait());
         job
     }
 

@@ -74,11 +74,12 @@ fn a_savepoint_without_checkpointing_holds_uncommitted_output() {
     let _alone = alone();
     let site = Site::new();
     let job = site.running("a", Run::slow());
-    wait_until("something is staged", || {
-        !crate::support::place::names(&site.output("a").join(".tidegate/staged")).is_empty()
-            || job.has_ended()
+    let mut savepoint = job.savepoint(Some(&site.savepoints())).unwrap();
+    let staged = site.output("a").join(".tidegate/staged");
+    wait_until("a savepoint has something to hold", || {
+        savepoint = job.savepoint(Some(&site.savepoints())).unwrap();
+        !crate::support::place::names(&staged).is_empty()
     });
-    let savepoint = job.savepoint(Some(&site.savepoints())).unwrap();
     job.cancel();
     job.wait().unwrap_err();
     let published = |name| {
@@ -119,7 +120,7 @@ fn savepoints_that_cannot_be_made_are_refused() {
         matches!(error, RequestError::Failed { .. }),
         "it isn't begun: {error:?}"
     );
-    assert_says(&error, &["NotPrepared", "ot a directory"]);
+    assert_says(&error, &["NotPrepared", "create the folder"]);
     assert_eq!(job.statistics().latest_savepoint, None);
     // The job is none the worse for it.
     job.savepoint(Some(&site.savepoints())).unwrap();
