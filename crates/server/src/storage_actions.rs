@@ -122,18 +122,7 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
 
 async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
     Some(match action {
-        JobAction::ReserveAttempt => match store.reserve_attempt().await {
-            Ok(attempt) => JobEvent::AttemptReserved {
-                attempt,
-                outcome: WriteOutcome::Done,
-            },
-            Err(error) => JobEvent::AttemptReserved {
-                attempt: AttemptNumber(0),
-                outcome: WriteOutcome::NotDone {
-                    cause: text(&error),
-                },
-            },
-        },
+        JobAction::ReserveAttempt => reserve_attempt(store).await,
         JobAction::ReserveIds { up_to } => JobEvent::IdsReserved {
             up_to,
             outcome: store.reserve_ids(up_to).await,
@@ -153,9 +142,10 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
                 owner,
                 location,
             };
+            let outcome = store.store_pointer(&pointer).await;
             JobEvent::PointerStored {
                 checkpoint,
-                outcome: store.store_pointer(&pointer).await,
+                outcome,
             }
         }
         JobAction::RecoverCompleted => JobEvent::Recovered {
@@ -176,12 +166,8 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
             files,
             metadata,
         } => {
-            let location = location.as_ref();
-            warn(
-                store
-                    .discard_files(checkpoint, location, &files, metadata)
-                    .await,
-            );
+            let discarded = store.discard_files(checkpoint, location.as_ref(), &files, metadata);
+            warn(discarded.await);
             JobEvent::Deleted { checkpoint }
         }
         JobAction::PrepareSavepoint {
@@ -198,6 +184,21 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
         | JobAction::Note(_)
         | JobAction::Answer { .. } => unreachable!("performed by the driver's loop"),
     })
+}
+
+async fn reserve_attempt(store: &JobStore) -> JobEvent {
+    match store.reserve_attempt().await {
+        Ok(attempt) => JobEvent::AttemptReserved {
+            attempt,
+            outcome: WriteOutcome::Done,
+        },
+        Err(error) => JobEvent::AttemptReserved {
+            attempt: AttemptNumber(0),
+            outcome: WriteOutcome::NotDone {
+                cause: text(&error),
+            },
+        },
+    }
 }
 
 /// An error with all its causes, for reports that only people read.

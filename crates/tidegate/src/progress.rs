@@ -121,7 +121,8 @@ impl Observer for LogFailures {
     }
 }
 
-/// Prints what a dry run has found, to standard output: it is what was asked for.
+/// Prints what a dry run has found, to standard output.
+#[allow(clippy::print_stdout, reason = "it is what was asked for")]
 pub(crate) fn print_dry_run(report: &JobReport) {
     match &report.outcome {
         JobOutcome::DryRun(Some(outlook)) => print!("{outlook}"),

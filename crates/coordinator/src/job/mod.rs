@@ -110,7 +110,9 @@ impl Job {
         }
         recovered.sort_by_key(|completed| completed.id);
         recovered.dedup_by_key(|completed| completed.id);
-        let attempts = recovered.iter().map(|completed| completed.attempt);
+        // Another job, whose checkpoint was claimed, counts its attempts by itself.
+        let own = recovered.iter().filter(|completed| completed.job == job);
+        let attempts = own.map(|completed| completed.attempt);
         let attempt_max = attempts.fold(facts.attempt_max, AttemptNumber::max);
         let latest = recovered.last().or(origin.as_ref());
         plan_restore(&graph, latest, settings.allow_non_restored_state)

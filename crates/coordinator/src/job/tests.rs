@@ -7,7 +7,7 @@ use tidegate_types::message::{DeclineReason, Notice, SnapshotMetrics};
 use tidegate_types::{
     CheckpointBarrier, CheckpointId, FileHandle, HASH_ID, KeyGroupRange, KeyedStateHandle,
     MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, Owner, RestorePlan,
-    SnapshotFormat, SnapshotKind, SubtaskRestore, SubtaskState, UnixMillis,
+    SnapshotFormat, SnapshotKind, SnapshotLocation, SubtaskRestore, SubtaskState, UnixMillis,
 };
 
 use crate::action::{JobNote, NoticeTarget};
@@ -235,6 +235,29 @@ fn an_attempt_number_found_in_a_checkpoint_is_in_use() {
     assert!(matches!(
         actions[..],
         [JobAction::Note(JobNote::AttemptFailed { .. })]
+    ));
+}
+
+// SP-13: another job's attempts are none of this one's, also if its savepoint was claimed.
+#[test]
+fn attempt_numbers_of_a_claimed_savepoint_are_free() {
+    let claimed = CompletedCheckpoint {
+        job: JobId(8),
+        location: Some(SnapshotLocation::new("file:///savepoints/of-8")),
+        ..completed(10, 5, 80, "file:///savepoints/of-8/f10")
+    };
+    let facts = DurableFacts::default();
+    let mut job = Job::new(JOB, graph(), settings(), recovery(vec![claimed], facts)).unwrap();
+    step(&mut job, 0, JobEvent::Start);
+    let outcome = WriteOutcome::Done;
+    let attempt = AttemptNumber(1);
+    let actions = step(&mut job, 0, JobEvent::AttemptReserved { attempt, outcome });
+    assert!(matches!(
+        actions[..],
+        [JobAction::StartAttempt {
+            restore: Some(CheckpointId(10)),
+            ..
+        }]
     ));
 }
 

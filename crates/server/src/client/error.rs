@@ -15,7 +15,7 @@ pub enum RequestError {
         given: String,
         /// What is wrong with it.
         #[source]
-        cause: StorageError,
+        cause: Box<StorageError>,
     },
     /// Nothing was begun.
     #[error("the request was refused")]
@@ -41,7 +41,7 @@ pub enum RequestError {
     )]
     NotStopped {
         /// The savepoint.
-        savepoint: CompletedSummary,
+        savepoint: Box<CompletedSummary>,
         /// What failed, for people.
         cause: String,
     },
@@ -82,7 +82,10 @@ fn failed(answer: Answer) -> RequestError {
             kind,
             reason,
         },
-        Answer::NotStopped { savepoint, cause } => RequestError::NotStopped { savepoint, cause },
+        Answer::NotStopped { savepoint, cause } => RequestError::NotStopped {
+            savepoint: Box::new(savepoint),
+            cause,
+        },
         Answer::Completed(_) | Answer::Aborted { .. } => {
             unreachable!("a request gets the answer that is meant for it")
         }

@@ -171,7 +171,7 @@ fn parse(directory: Option<&str>) -> Result<Option<SnapshotLocation>, RequestErr
         Ok(url) => Ok(SnapshotLocation::new(url.as_str())),
         Err(cause) => Err(RequestError::Directory {
             given: given.to_owned(),
-            cause,
+            cause: Box::new(cause),
         }),
     };
     directory.map(parse).transpose()

@@ -9,7 +9,7 @@ use tidegate::{CheckpointInterval, Error};
 use crate::restores::{alone, numbers};
 use crate::support::process::Ended;
 use crate::support::{Place, Process, example};
-use crate::{assert_recovers, oracle, place};
+use crate::{oracle, place};
 
 /// Runs the word count without a checkpoint directory, unless the rest gives one.
 fn run(place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Ended {
@@ -84,19 +84,6 @@ fn flags_that_do_not_fit_are_told() {
     );
     with_source(&["--repeat", "0"], &["operator `lines`", "at least once"]);
     with_source(&["--rate", "0"], &["operator `lines`", "`0`"]);
-}
-
-// What was asked for must not be ignored.
-#[test]
-fn what_cannot_be_done_yet_is_refused() {
-    let (place, expected) = place();
-    let dir = place.checkpoints().display().to_string();
-    let restore = ["--checkpoint-dir", &dir, "--restore-from", "/no/savepoint"];
-    let unsupported = "`restore-from` is not supported yet";
-    refused(&place, &restore, &[], &[unsupported]);
-    let dry = ["--checkpoint-dir", &dir, "--dry-run"];
-    refused(&place, &dry, &[], &["`dry-run` is not supported yet"]);
-    assert_recovers(&place, &expected);
 }
 
 #[test]

@@ -44,8 +44,8 @@ fn a_dry_run_says_whether_the_job_could_go_on_and_changes_nothing() {
     assert_eq!(ended.stderr, "");
 
     let state = files(&place.namespace()).into_keys();
-    let state = state.filter(|name| name.starts_with(&format!("chk-{latest}/a")));
-    let state = place.namespace().join(state.last().unwrap());
+    let mut state = state.filter(|name| name.starts_with(&format!("chk-{latest}/a")));
+    let state = place.namespace().join(state.next_back().unwrap());
     let whole = std::fs::read(&state).unwrap();
     std::fs::write(&state, &whole[1..]).unwrap();
     let shown = state.display().to_string();

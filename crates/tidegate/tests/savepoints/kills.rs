@@ -76,8 +76,8 @@ fn a_stop_that_is_killed_is_exact_after_a_restart() {
     }
 }
 
-// Killed before its first own checkpoint, a job goes on from what it was begun from, though it isn't
-// told again.
+// Killed before its first own checkpoint, a job goes on from what it was begun from, though it
+// isn't told again.
 #[test]
 fn a_begun_job_that_is_killed_knows_what_it_was_begun_from() {
     let (place, expected) = place();

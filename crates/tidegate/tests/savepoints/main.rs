@@ -1,5 +1,5 @@
-//! Savepoints, stops, and jobs that are begun from a snapshot by its path: within this process where
-//! nothing has to be killed, as processes of their own otherwise.
+//! Savepoints, stops, and jobs that are begun from a snapshot by its path: within this process
+//! where nothing has to be killed, as processes of their own otherwise.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

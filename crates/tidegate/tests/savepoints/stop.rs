@@ -4,8 +4,8 @@ use tidegate::{JobOutcome, RequestError};
 
 use crate::{Run, Site, alone, folder, picture};
 
-// SP-08: the same command goes on from the savepoint, at another parallelism; all output together is
-// that of a run that was never stopped.
+// SP-08: the same command goes on from the savepoint, at another parallelism; all output together
+// is that of a run that was never stopped.
 #[test]
 fn a_stopped_job_goes_on_and_its_output_is_that_of_an_undisturbed_run() {
     let _alone = alone();
