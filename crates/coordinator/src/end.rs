@@ -260,6 +260,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_has_published_already_is_not_waited_for() {
+        let mut end = end(&[Reader, CommittingSink]);
+        end.on_committed(subtask(1), CheckpointId(5));
+        end.on_stopped(stop(5, false));
+        assert_eq!(
+            end.conclusion(),
+            Some(Conclusion::Suspended(stop(5, false)))
+        );
+    }
+
+    #[test]
     fn a_stop_that_will_not_be_committed_is_handed_out_once() {
         let mut end = end(&[Reader, CommittingSink]);
         assert_eq!(end.take_stop(), None);

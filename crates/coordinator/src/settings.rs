@@ -230,6 +230,12 @@ mod tests {
     #[test]
     fn defaults_are_valid() {
         assert_eq!(JobSettings::default().validate(), Ok(()));
+        let shortest = CheckpointSettings {
+            interval: Some(Duration::from_millis(1)),
+            timeout: Duration::from_millis(1),
+            ..CheckpointSettings::default()
+        };
+        assert_eq!(shortest.validate(), Ok(()));
     }
 
     // ST-01, B2, B3, B5

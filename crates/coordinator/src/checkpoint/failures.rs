@@ -112,6 +112,15 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_last_64_ids_are_told_from_new_ones() {
+        let mut failures = Failures::new(Some(64));
+        for id in (1..=64).chain([1]) {
+            assert_eq!(failures.on_failed(CheckpointId(id)), Ok(()), "{id}");
+        }
+        assert!(failures.on_failed(CheckpointId(65)).is_err());
+    }
+
     // FM-08
     #[test]
     fn without_a_limit_nothing_fails_the_attempt() {

@@ -488,3 +488,43 @@ fn nothing_happens_by_itself_once_a_job_has_ended() {
     assert_eq!(job.next_deadline(), None);
     assert_eq!(step(&mut job, 100, JobEvent::Tick), []);
 }
+
+#[test]
+fn a_failure_names_the_subtask_if_there_is_one_of_that_id() {
+    let reason = |operator| {
+        let mut job = running();
+        let failure = SubtaskFailure {
+            subtask: Some(subtask(operator)),
+            cause: "boom".to_owned(),
+        };
+        let actions = step(&mut job, 1, report(Report::Failed(failure)));
+        let Some(JobAction::Note(JobNote::AttemptFailed { reason, .. })) = actions.first() else {
+            panic!("{actions:?}")
+        };
+        reason.to_string()
+    };
+    assert_eq!(reason(1), "subtask 0 of operator `count` failed: boom");
+    assert_eq!(reason(2), "the attempt failed: boom");
+    assert_eq!(reason(99), "the attempt failed: boom");
+}
+
+// CC-21, BC-26: attempts before this job's first and after its last are not its own.
+#[test]
+fn acknowledgements_of_attempts_of_others_are_not_touched() {
+    let mut job = running();
+    for attempt in [0, 2, 4].map(AttemptNumber) {
+        let report = Report::Acknowledged {
+            checkpoint: CheckpointId(7),
+            subtask: subtask(1),
+            state: counts("theirs"),
+            metrics: SnapshotMetrics::default(),
+        };
+        let event = JobEvent::Report(AddressedReport { attempt, report });
+        assert_eq!(step(&mut job, 1, event), [], "{attempt}");
+    }
+    let ours = step(&mut job, 1, acknowledged(7, 1, counts("ours")));
+    assert!(
+        matches!(ours[..], [JobAction::DiscardFiles { .. }]),
+        "{ours:?}"
+    );
+}
