@@ -170,6 +170,11 @@ impl CheckpointCoordinator {
         self.retained.last().or(self.origin.as_ref())
     }
 
+    /// The newest that the store lists, as far as is known.
+    pub(crate) fn newest_listed(&self) -> Option<CheckpointId> {
+        self.retained.last().map(|newest| newest.id)
+    }
+
     /// The last id that was handed out.
     pub(crate) fn last_id(&self) -> CheckpointId {
         self.ids.last()

@@ -184,7 +184,8 @@ impl Job {
         &self,
         completed: Vec<CompletedCheckpoint>,
     ) -> Result<Vec<CompletedCheckpoint>, String> {
-        let known = self.checkpoints.latest().map(|latest| latest.id);
+        // What the job was begun from is listed nowhere unless it was claimed.
+        let known = self.checkpoints.newest_listed();
         let found = completed.iter().map(|completed| completed.id).max();
         match known {
             Some(known) if found < Some(known) => Err(format!(
