@@ -154,6 +154,9 @@ impl World {
 /// One storage call gets on.
 fn carry_on(process: &mut Process, at: usize, outside: &mut Outside) -> Checked {
     if let Op::Delete(deletion) = &mut process.ops[at] {
+        if outside.rng.chance(outside.faults.slow_delete) {
+            return Ok(());
+        }
         if deletion.step(outside)? {
             return Ok(());
         }

@@ -4,9 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tidegate_coordinator::{Job, JobAction, JobEvent, JobNote, JobSettings, Now};
-use tidegate_types::message::{Notice, Report};
-use tidegate_types::{CheckpointId, Redistribution, SubtaskId, SubtaskState};
+use tidegate_coordinator::{
+    Answer, Job, JobAction, JobEvent, JobNote, JobSettings, NoticeTarget, Now, Retention,
+};
+use tidegate_types::message::{Notice, Report, WriteOutcome};
+use tidegate_types::{
+    CheckpointId, CompletedCheckpoint, Owner, Redistribution, SnapshotKind, SubtaskId, SubtaskState,
+};
 
 use crate::mutation::Mutation;
 
@@ -15,6 +19,10 @@ pub(crate) struct Core {
     pub(crate) job: Job,
     mutation: Option<Mutation>,
     acknowledged: BTreeSet<(CheckpointId, SubtaskId)>,
+    /// What it goes on from without owning it.
+    origin: Option<CompletedCheckpoint>,
+    /// The savepoint that was published last.
+    savepoint: Option<CompletedCheckpoint>,
 }
 
 /// Settings that don't reach the core.
@@ -22,6 +30,7 @@ pub(crate) fn misread(mut settings: JobSettings, mutation: Option<Mutation>) -> 
     let checkpoints = &mut settings.checkpoints;
     match mutation {
         Some(Mutation::MinPauseIgnored) => checkpoints.min_pause = Duration::ZERO,
+        Some(Mutation::RetentionIgnored) => checkpoints.retention = Retention::NoRetention,
         Some(Mutation::ConcurrencyIgnored) => checkpoints.max_concurrent += 1,
         Some(Mutation::IntervalIgnored) => {
             checkpoints.interval = checkpoints.interval.map(|interval| interval / 4);
@@ -32,15 +41,30 @@ pub(crate) fn misread(mut settings: JobSettings, mutation: Option<Mutation>) -> 
 }
 
 impl Core {
-    pub(crate) fn new(job: Job, mutation: Option<Mutation>) -> Self {
+    pub(crate) fn new(
+        job: Job,
+        origin: Option<CompletedCheckpoint>,
+        mutation: Option<Mutation>,
+    ) -> Self {
         Core {
             job,
             mutation,
             acknowledged: BTreeSet::new(),
+            origin,
+            savepoint: None,
         }
     }
 
     pub(crate) fn step(&mut self, now: Now, event: JobEvent, actions: &mut Vec<JobAction>) {
+        let event = match (self.mutation, event) {
+            (Some(Mutation::FolderUnawaited), JobEvent::SavepointPrepared { checkpoint, .. }) => {
+                JobEvent::SavepointPrepared {
+                    checkpoint,
+                    outcome: WriteOutcome::Done,
+                }
+            }
+            (_, event) => event,
+        };
         let repeated = match self.mutation {
             Some(Mutation::DuplicateAckDiscarded) => self.repeated(&event),
             _ => None,
@@ -49,6 +73,43 @@ impl Core {
         actions.extend(repeated);
         if let Some(mutation) = self.mutation {
             distort(mutation, actions);
+            self.meddle(mutation, actions);
+        }
+    }
+
+    /// Does to snapshots of the user's what is done to checkpoints only.
+    fn meddle(&mut self, mutation: Mutation, actions: &mut Vec<JobAction>) {
+        self.savepoint = actions.iter().find_map(published).or(self.savepoint.take());
+        let newer = completed(SnapshotKind::Checkpoint, actions);
+        match mutation {
+            Mutation::SavepointCommitted => {
+                let checkpoint = completed(SnapshotKind::Savepoint, actions);
+                let savepoint = self.savepoint.as_ref();
+                if let Some((checkpoint, savepoint)) = checkpoint.zip(savepoint) {
+                    actions.push(JobAction::Notify {
+                        attempt: savepoint.attempt,
+                        notice: Notice::Completed { checkpoint },
+                        to: NoticeTarget::All,
+                    });
+                }
+            }
+            Mutation::SavepointSubsumed => {
+                if let Some(old) = self.savepoint.take_if(|old| newer > Some(old.id)) {
+                    actions.push(JobAction::DiscardFiles {
+                        checkpoint: old.id,
+                        location: old.location.clone(),
+                        files: old.files().cloned().collect(),
+                        metadata: true,
+                    });
+                }
+            }
+            Mutation::OriginDropped => {
+                if let Some(mut origin) = self.origin.take_if(|_| newer.is_some()) {
+                    origin.owner = Owner::Job;
+                    actions.push(JobAction::DropCompleted(Box::new(origin)));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -77,6 +138,26 @@ impl Core {
     }
 }
 
+/// The plain savepoint whose metadata is being published.
+fn published(action: &JobAction) -> Option<CompletedCheckpoint> {
+    match action {
+        JobAction::PublishMetadata(snapshot) if snapshot.kind == SnapshotKind::Savepoint => {
+            Some((**snapshot).clone())
+        }
+        _ => None,
+    }
+}
+
+/// The snapshot of this kind that completes.
+fn completed(wanted: SnapshotKind, actions: &[JobAction]) -> Option<CheckpointId> {
+    actions.iter().find_map(|action| match action {
+        JobAction::Note(JobNote::CheckpointCompleted {
+            checkpoint, kind, ..
+        }) if *kind == wanted => Some(*checkpoint),
+        _ => None,
+    })
+}
+
 fn distort(mutation: Mutation, actions: &mut Vec<JobAction>) {
     match mutation {
         Mutation::AbortNotTold => actions.retain(|action| !is_abort_notice(action)),
@@ -95,6 +176,10 @@ fn distort(mutation: Mutation, actions: &mut Vec<JobAction>) {
         Mutation::AnsweredTwice => {
             repeat(actions, |action| matches!(action, JobAction::Answer { .. }));
         }
+        Mutation::FailureUnanswered => actions.retain(|action| {
+            let failed = |answer: &Answer| matches!(answer, Answer::Failed { .. });
+            !matches!(action, JobAction::Answer { answer, .. } if failed(answer))
+        }),
         Mutation::SplitDealtTwice => actions.iter_mut().for_each(deal_twice),
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! Things that go wrong by themselves, whatever else happens.
 
 use tidegate_coordinator::{JobEvent, Request, RequestId};
+use tidegate_types::SnapshotLocation;
 
 use crate::invariants::Checked;
 use crate::outside::Outside;
@@ -43,9 +44,11 @@ impl World {
             trace!(outside, "somebody cancels");
             process.feed(JobEvent::CancelRequested, outside)?;
         }
-        if !self.healed && outside.rng.chance(0.001) {
+        if !self.healed
+            && let Some(what) = wish(process, outside)
+        {
             let request = RequestId(outside.rng.next());
-            let what = Request::Checkpoint { format: None };
+            trace!(outside, "{request}: {what:?}");
             process.feed(JobEvent::Requested { request, what }, outside)?;
         }
         if !process.late.is_empty() && outside.rng.chance(0.005) {
@@ -55,6 +58,31 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// What somebody asks for at this moment, if anybody does.
+fn wish(process: &Process, outside: &mut Outside) -> Option<Request> {
+    let Outside { rng, scenario, .. } = outside;
+    let users = &scenario.users;
+    if rng.chance(users.checkpoint) {
+        return Some(Request::Checkpoint { format: None });
+    }
+    let named = SnapshotLocation::new("mem://elsewhere/savepoints");
+    if rng.chance(users.savepoint) {
+        let directory = rng.chance(0.3).then_some(named);
+        return Some(Request::Savepoint { directory });
+    }
+    if rng.chance(users.stop) {
+        return Some(Request::StopWithSavepoint {
+            directory: rng.chance(0.3).then_some(named),
+            drain: rng.chance(users.drain),
+        });
+    }
+    if rng.chance(users.abort) {
+        let checkpoint = process.watch.newest()?;
+        return Some(Request::Abort { checkpoint });
+    }
+    None
 }
 
 /// The driver stops for a while, for longer than checkpoints may take if it comes to the worst.

@@ -9,6 +9,8 @@ use crate::record::{Record, decode, encode};
 /// Names a transaction, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TransactionId {
+    /// Which of the jobs that went on from each other.
+    pub(crate) namespace: u32,
     pub(crate) attempt: AttemptNumber,
     pub(crate) operator: u32,
     pub(crate) subtask: u32,
@@ -19,12 +21,14 @@ pub(crate) struct TransactionId {
 impl TransactionId {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let TransactionId {
+            namespace,
             attempt,
             operator,
             subtask,
             checkpoint,
         } = *self;
         encode(&[
+            u64::from(namespace),
             attempt.0,
             u64::from(operator),
             u64::from(subtask),
@@ -33,8 +37,9 @@ impl TransactionId {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> TransactionId {
-        let [attempt, operator, subtask, checkpoint] = decode(bytes);
+        let [namespace, attempt, operator, subtask, checkpoint] = decode(bytes);
         TransactionId {
+            namespace: namespace as u32,
             attempt: AttemptNumber(attempt),
             operator: operator as u32,
             subtask: subtask as u32,
@@ -46,12 +51,16 @@ impl TransactionId {
 impl std::fmt::Display for TransactionId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let TransactionId {
+            namespace,
             attempt,
             operator,
             subtask,
             checkpoint,
         } = self;
-        write!(f, "op{operator}[{subtask}]/{attempt}/{checkpoint}")
+        write!(
+            f,
+            "op{operator}[{subtask}]/job-{namespace}/{attempt}/{checkpoint}"
+        )
     }
 }
 
@@ -103,9 +112,10 @@ impl External {
     }
 
     /// Transactions of attempts before this one that are not visible.
-    pub(crate) fn leftovers(&self, before: AttemptNumber) -> Vec<TransactionId> {
+    pub(crate) fn leftovers(&self, namespace: u32, before: AttemptNumber) -> Vec<TransactionId> {
         let left = self.transactions.iter().filter(|(id, transaction)| {
-            id.attempt < before && transaction.state != State::Committed
+            (id.namespace, id.attempt) < (namespace, before)
+                && transaction.state != State::Committed
         });
         left.map(|(id, _)| *id).collect()
     }

@@ -44,6 +44,9 @@ fn summary(seeds: usize, total: &Tally, seconds: f64) -> String {
         commits,
         damaged,
         answers,
+        savepoints,
+        stops,
+        moves,
         ..
     } = total;
     let rate = *steps as f64 / seconds;
@@ -51,7 +54,8 @@ fn summary(seeds: usize, total: &Tally, seconds: f64) -> String {
         "{seeds} seeds, {steps} steps in {seconds:.1} s ({rate:.0}/s): {attempts} attempts in \
          {crashes} crashes, {completed} checkpoints completed, {aborted} aborted, {commits} \
          commits, {failed_writes} writes that failed or were in doubt, {damaged} messages lost or \
-         overtaken, {answers} answers; every promise was kept"
+         overtaken, {answers} answers, {savepoints} savepoints, {stops} stops, {moves} new \
+         namespaces; every promise was kept"
     )
 }
 

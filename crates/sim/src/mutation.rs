@@ -82,11 +82,36 @@ pub enum Mutation {
     ConcurrencyIgnored,
     /// Checkpoints are triggered more often than the interval says.
     IntervalIgnored,
+    /// Subtasks are told of a plain savepoint, and commit because of it.
+    SavepointCommitted,
+    /// A savepoint is deleted when a newer checkpoint completes.
+    SavepointSubsumed,
+    /// After a stop the job goes on from the checkpoint before its savepoint.
+    StopForgotten,
+    /// What a job was restored from without claiming it is dropped once it has a checkpoint of its
+    /// own.
+    OriginDropped,
+    /// Of what a job has claimed only the pointer is dropped, and nothing says where the rest lies.
+    ClaimedIsKept,
+    /// Whoever asked for a snapshot that fails is never told.
+    FailureUnanswered,
+    /// A source emits records behind the barrier of a stop.
+    SourceRunsOn,
+    /// A sink reports that it has committed what it has not.
+    CommitReportedEarly,
+    /// Subtasks write the files of a savepoint into the job's own namespace.
+    SavepointInNamespace,
+    /// A savepoint is triggered although its folder could not be made.
+    FolderUnawaited,
+    /// A deletion is reported as done when it is begun.
+    DeletionsUnawaited,
+    /// Whatever was chosen, checkpoints are deleted when the job ends.
+    RetentionIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 34] = [
+    pub const ALL: [Mutation; 46] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -121,6 +146,18 @@ impl Mutation {
         Mutation::MinPauseIgnored,
         Mutation::ConcurrencyIgnored,
         Mutation::IntervalIgnored,
+        Mutation::SavepointCommitted,
+        Mutation::SavepointSubsumed,
+        Mutation::StopForgotten,
+        Mutation::OriginDropped,
+        Mutation::ClaimedIsKept,
+        Mutation::FailureUnanswered,
+        Mutation::SourceRunsOn,
+        Mutation::CommitReportedEarly,
+        Mutation::SavepointInNamespace,
+        Mutation::FolderUnawaited,
+        Mutation::DeletionsUnawaited,
+        Mutation::RetentionIgnored,
     ];
 
     /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
@@ -139,6 +176,22 @@ impl Mutation {
                 scenario.settings.checkpoints.tolerable_failures = None;
             }
             Mutation::SweepOverlooksMetadata => faults.hang = 0.2,
+            Mutation::SavepointSubsumed
+            | Mutation::SavepointInNamespace
+            | Mutation::FailureUnanswered => scenario.users.savepoint = 0.004,
+            Mutation::FolderUnawaited => {
+                (scenario.users.savepoint, faults.not_done) = (0.004, 0.3);
+            }
+            Mutation::StopForgotten | Mutation::SourceRunsOn | Mutation::CommitReportedEarly => {
+                (scenario.users.stop, scenario.users.drain) = (0.002, 0.0);
+            }
+            Mutation::OriginDropped | Mutation::ClaimedIsKept => {
+                let users = &mut scenario.users;
+                (users.stop, users.drain, users.moves) = (0.002, 0.0, 1.0);
+                let claims = self == Mutation::ClaimedIsKept;
+                (users.claims, faults.delete) = (f64::from(u8::from(claims)), 0.0);
+            }
+            Mutation::DeletionsUnawaited => faults.slow_delete = 0.99,
             Mutation::GhostBelieved => (faults.crash, faults.ghost_report) = (0.003, 1.0),
             Mutation::TriggerRepeated => faults.duplicate_notice = 0.3,
             Mutation::DuplicateAckDiscarded => faults.duplicate_report = 0.5,

@@ -50,6 +50,12 @@ pub struct Tally {
     pub commits: u64,
     /// Messages that were lost or overtaken though their attempt went on.
     pub damaged: u64,
+    /// Savepoints that completed, with or without a stop.
+    pub savepoints: u64,
+    /// Jobs that were stopped with one.
+    pub stops: u64,
+    /// New namespaces that went on from an old one's snapshot.
+    pub moves: u64,
     /// Requests that were answered.
     pub answers: u64,
     /// How often a [`Kill`] of the process could have struck.
@@ -69,6 +75,9 @@ impl Tally {
         self.failed_writes += other.failed_writes;
         self.commits += other.commits;
         self.damaged += other.damaged;
+        self.savepoints += other.savepoints;
+        self.stops += other.stops;
+        self.moves += other.moves;
         self.answers += other.answers;
         self.process_chances += other.process_chances;
         self.subtask_chances += other.subtask_chances;

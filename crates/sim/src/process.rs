@@ -4,19 +4,23 @@
 //! The driver is as dull as the real one: actions are issued in order, storage calls run side by
 //! side, whatever reports back does so exactly once. It stands still now and then.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_coordinator::{JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Notice, Report};
-use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan};
+use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, RestorePlan, SnapshotKind};
 
 use crate::attempt::{Attempt, Lane, Stopping, Stream};
 use crate::core::Core;
-use crate::invariants::{Checked, Watch, ensure, no_busy_waiting, nothing_after_the_end, restored};
+use crate::invariants::{
+    Checked, Watch, deletions_keep_up, ensure, no_busy_waiting, not_there, nothing_after_the_end,
+    restored,
+};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::storage::{Deletion, Op, Write};
+use crate::store::Pointer;
 use crate::trace::trace;
 
 pub(crate) struct Process {
@@ -88,7 +92,7 @@ impl Process {
             if self.dies(outside) {
                 return Ok(());
             }
-            self.watch.on_action(&action, now)?;
+            self.watch.on_action(&action, now, &outside.store)?;
             self.perform(action, outside)?;
         }
         self.watch.after_step(&outside.store)
@@ -101,47 +105,22 @@ impl Process {
 
     fn perform(&mut self, action: JobAction, outside: &mut Outside) -> Checked {
         match action {
-            JobAction::ReserveAttempt => self.ops.push(Op::Write(Write::Attempt)),
-            JobAction::ReserveIds { up_to } => self.ops.push(Op::Write(Write::Ids(up_to))),
-            JobAction::PublishMetadata(checkpoint) => {
-                trace!(outside, "publish {}", checkpoint.id);
-                self.ops.push(Op::Write(Write::Metadata(checkpoint)));
-            }
-            JobAction::StorePointer { checkpoint, .. } => {
-                if outside.has(Mutation::DropBeforePointer)
-                    && let Some(latest) = self.core.job.latest_completed()
-                {
-                    self.ops
-                        .push(Op::Delete(Deletion::completed(latest).unasked()));
-                }
-                self.ops.push(Op::Write(Write::Pointer(checkpoint)));
-            }
-            JobAction::MarkFinished { checkpoint } => {
-                self.ops.push(Op::Write(Write::Finished(checkpoint)));
-            }
-            JobAction::RecoverCompleted => self.ops.push(Op::Recover(None)),
-            JobAction::DropCompleted(checkpoint) => {
-                trace!(outside, "drop {}", checkpoint.id);
-                let deletion = Deletion::completed(&checkpoint);
-                self.ops.push(Op::Delete(
-                    match outside.has(Mutation::FilesBeforePointer) {
-                        true => deletion.reversed(),
-                        false => deletion,
-                    },
-                ));
-            }
+            JobAction::DropCompleted(checkpoint) => self.drop_completed(&checkpoint, outside),
             JobAction::DiscardFiles {
                 checkpoint,
+                location,
                 files,
                 metadata,
-                ..
             } => {
                 trace!(outside, "discard {} files of {checkpoint}", files.len());
+                if location.is_some() {
+                    outside.invariants.savepoints.on_discard(checkpoint);
+                }
                 if outside.has(Mutation::DiscardIgnored) {
                     self.answers.push_back(JobEvent::Deleted { checkpoint });
                 } else {
-                    let deletion = Deletion::discarded(checkpoint, files, metadata);
-                    self.ops.push(Op::Delete(deletion));
+                    let of = (checkpoint, location);
+                    self.delete(Deletion::discarded(of, files, metadata), outside);
                 }
             }
             JobAction::Notify {
@@ -151,24 +130,99 @@ impl Process {
                 attempt,
                 restore,
                 plan,
-            } => {
-                self.start(attempt, restore, &plan, outside)?;
-            }
+            } => self.start(attempt, restore, &plan, outside)?,
             JobAction::StopAttempt { attempt } => self.stop(attempt, outside),
             JobAction::Answer { request, answer } => {
                 trace!(outside, "{request} is answered: {answer:?}");
+                outside.invariants.savepoints.on_answer(&answer)?;
                 outside.tally.answers += 1;
             }
-            JobAction::PrepareSavepoint { .. } => {}
-            JobAction::Note(note) => on_note(&note, outside),
+            JobAction::Note(note) => self.on_note(&note, outside)?,
             JobAction::End(end) => {
                 trace!(outside, "the job ends: {end:?}");
                 let newest = AttemptNumber(outside.store.attempts_reserved);
                 nothing_after_the_end(&mut self.core.job, outside.clocks(), newest)?;
                 self.end = Some(end);
             }
+            action => self.write(action, outside)?,
         }
         Ok(())
+    }
+
+    /// Issues a write, or a read, whose outcome the job waits for.
+    fn write(&mut self, action: JobAction, outside: &mut Outside) -> Checked {
+        let write = match action {
+            JobAction::ReserveAttempt => Write::Attempt,
+            JobAction::ReserveIds { up_to } => Write::Ids(up_to),
+            JobAction::PublishMetadata(checkpoint) => {
+                trace!(outside, "publish {}", checkpoint.id);
+                Write::Metadata(checkpoint)
+            }
+            JobAction::PrepareSavepoint {
+                checkpoint,
+                location,
+            } => Write::Folder(checkpoint, location),
+            JobAction::StorePointer {
+                checkpoint,
+                location,
+                owner,
+            } => {
+                if outside.has(Mutation::DropBeforePointer)
+                    && let Some(latest) = self.core.job.latest_completed()
+                {
+                    let deletion = Deletion::completed(latest).unasked();
+                    self.ops.push(Op::Delete(deletion));
+                }
+                Write::Pointer(checkpoint, Pointer { location, owner })
+            }
+            JobAction::MarkFinished { checkpoint } => {
+                let last = outside.store.completed(checkpoint);
+                let last = last.ok_or_else(|| not_there(checkpoint))?;
+                outside.invariants.output.on_last(last);
+                Write::Finished(checkpoint)
+            }
+            JobAction::RecoverCompleted => {
+                self.ops.push(Op::Recover(None));
+                return Ok(());
+            }
+            other => unreachable!("{other:?} is no write"),
+        };
+        self.ops.push(Op::Write(write));
+        Ok(())
+    }
+
+    fn drop_completed(&mut self, checkpoint: &CompletedCheckpoint, outside: &mut Outside) {
+        trace!(outside, "drop {}", checkpoint.id);
+        let deletion = Deletion::completed(checkpoint);
+        let deletion = match outside.mutation {
+            Some(Mutation::FilesBeforePointer) => deletion.reversed(),
+            Some(Mutation::ClaimedIsKept) if checkpoint.location.is_some() => {
+                deletion.pointer_only()
+            }
+            _ => deletion,
+        };
+        self.delete(deletion, outside);
+    }
+
+    fn delete(&mut self, deletion: Deletion, outside: &Outside) {
+        let deletion = match outside.has(Mutation::DeletionsUnawaited) {
+            true => {
+                let checkpoint = deletion.of;
+                self.answers.push_back(JobEvent::Deleted { checkpoint });
+                deletion.unasked()
+            }
+            false => deletion,
+        };
+        self.ops.push(Op::Delete(deletion));
+    }
+
+    /// Checkpoints whose files are being deleted.
+    fn deleting(&self) -> BTreeSet<CheckpointId> {
+        let of = |op: &Op| match op {
+            Op::Delete(deletion) => Some(deletion.of),
+            _ => None,
+        };
+        self.ops.iter().filter_map(of).collect()
     }
 
     fn notify(&mut self, attempt: AttemptNumber, notice: Notice, outside: &mut Outside) -> Checked {
@@ -181,6 +235,10 @@ impl Process {
                     .on_triggered(barrier.checkpoint, attempt)?;
                 let announced = &mut outside.invariants.announced;
                 announced.on_triggered(barrier.checkpoint, attempt);
+                if barrier.kind == SnapshotKind::Checkpoint {
+                    let max = outside.scenario.settings.checkpoints.max_concurrent;
+                    deletions_keep_up(&self.deleting(), max)?;
+                }
             }
             Notice::Completed { checkpoint } => {
                 outside
@@ -211,8 +269,10 @@ impl Process {
         trace!(outside, "start {number} from {restore:?}");
         outside.invariants.attempts.on_start(number)?;
         outside.invariants.announced.on_restore(restore)?;
-        if let Some(checkpoint) = restore.and_then(|id| outside.store.metadata.get(&id)) {
-            restored(checkpoint, plan, &self.graph)?;
+        if let Some(id) = restore {
+            let latest = outside.store.latest().filter(|latest| latest.id == id);
+            let latest = latest.ok_or_else(|| not_there(id))?;
+            restored(latest, plan, &self.graph)?;
         }
         outside.tally.attempts += 1;
         if outside.rng.chance(outside.faults.launch) {
@@ -316,6 +376,41 @@ impl Process {
         self.answers.push_back(JobEvent::Report(report));
     }
 
+    fn on_note(&mut self, note: &JobNote, outside: &mut Outside) -> Checked {
+        match note {
+            JobNote::CheckpointAborted {
+                checkpoint, reason, ..
+            } => {
+                outside.tally.aborted += 1;
+                trace!(outside, "{checkpoint} is aborted: {reason}");
+            }
+            JobNote::AttemptFailed {
+                attempt,
+                reason,
+                decision,
+            } => {
+                trace!(outside, "{attempt:?} failed: {reason}; {decision:?}");
+            }
+            JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),
+            JobNote::CheckpointCompleted {
+                checkpoint, kind, ..
+            } if kind.is_savepoint() => {
+                trace!(outside, "{checkpoint} is complete: {kind:?}");
+                outside.tally.savepoints += 1;
+                let store = &outside.store;
+                let of = |snapshot: &&CompletedCheckpoint| {
+                    (snapshot.job, snapshot.id) == (store.job(), *checkpoint)
+                };
+                let location = store.elsewhere.values().find(of);
+                let location = location.and_then(|found| found.location.clone());
+                let location = location.ok_or_else(|| not_there(*checkpoint))?;
+                outside.invariants.savepoints.keep(location, store)?;
+            }
+            JobNote::CheckpointCompleted { .. } => {}
+        }
+        Ok(())
+    }
+
     /// Whether somebody may wait for a message that never comes.
     pub(crate) fn is_damaged(&self) -> bool {
         let attempt = self.attempt.as_ref();
@@ -370,26 +465,6 @@ impl Process {
         let attempt = self.attempt.as_ref().map(Attempt::describe);
         let end = &self.end;
         format!("end {end:?}, {} ops, attempt {attempt:?}", self.ops.len())
-    }
-}
-
-fn on_note(note: &JobNote, outside: &mut Outside) {
-    match note {
-        JobNote::CheckpointAborted {
-            checkpoint, reason, ..
-        } => {
-            outside.tally.aborted += 1;
-            trace!(outside, "{checkpoint} is aborted: {reason}");
-        }
-        JobNote::AttemptFailed {
-            attempt,
-            reason,
-            decision,
-        } => {
-            trace!(outside, "{attempt:?} failed: {reason}; {decision:?}");
-        }
-        JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),
-        JobNote::CheckpointCompleted { .. } => {}
     }
 }
 

@@ -140,6 +140,8 @@ pub(crate) struct Channel {
     pub(crate) outstanding: u64,
     /// A barrier that was sent a second time.
     pub(crate) repeated: Option<CheckpointId>,
+    /// The barrier of a stop that was sent, and whether data came after it.
+    pub(crate) stop: Option<(CheckpointId, bool)>,
     /// How much was sent before each barrier.
     before: BTreeMap<CheckpointId, u64>,
 }
@@ -151,6 +153,13 @@ impl Channel {
                 self.repeated = Some(barrier.checkpoint);
             }
             self.before.entry(barrier.checkpoint).or_insert(self.sent);
+        }
+        if let Payload::Barrier(barrier) = &payload
+            && barrier.kind.stops()
+        {
+            self.stop = Some((barrier.checkpoint, false));
+        } else if let Some((_, data_after)) = &mut self.stop {
+            *data_after |= payload.is_data();
         }
         self.sent += payload.data();
         self.queue.push_back((self.sequence, payload));

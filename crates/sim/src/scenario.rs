@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use tidegate_coordinator::{CheckpointSettings, JobSettings, RestartStrategy};
-use tidegate_types::AlignmentMode;
+use tidegate_coordinator::{CheckpointSettings, JobSettings, RestartStrategy, Retention};
+use tidegate_types::{AlignmentMode, SnapshotLocation};
 
 use crate::rng::Rng;
 use crate::topology::Topology;
@@ -42,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) read: f64,
     /// Per deletion: not done.
     pub(crate) delete: f64,
+    /// Per step of a deletion: it takes longer.
+    pub(crate) slow_delete: f64,
     /// Per state file: writing fails or hangs.
     pub(crate) file: f64,
     /// Per snapshot: its synchronous part fails.
@@ -103,6 +105,7 @@ impl Faults {
             hang: draw(0.01, 0.3),
             read: draw(0.01, 0.3),
             delete: draw(0.01, 0.5),
+            slow_delete: draw(0.5, 0.99),
             file: draw(0.005, 0.1),
             freeze: draw(0.005, 0.1),
             seal: draw(0.005, 0.1),
@@ -140,6 +143,43 @@ pub(crate) struct Pace {
     pub(crate) slow: u64,
 }
 
+/// What people do, per step as long as there are faults unless it says otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Users {
+    /// They ask for a checkpoint.
+    pub(crate) checkpoint: f64,
+    /// They ask for a savepoint.
+    pub(crate) savepoint: f64,
+    /// They ask for a stop.
+    pub(crate) stop: f64,
+    /// Per stop: with drain.
+    pub(crate) drain: f64,
+    /// They ask for an abort.
+    pub(crate) abort: f64,
+    /// Per job that was stopped, was cancelled or has failed: they go on in a new namespace.
+    pub(crate) moves: f64,
+    /// Per new namespace: it claims what it goes on from.
+    pub(crate) claims: f64,
+}
+
+impl Users {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut draw = |often: f64| match rng.chance(0.4) {
+            true => 0.0,
+            false => often * rng.unit(),
+        };
+        Users {
+            checkpoint: 0.001,
+            savepoint: draw(0.004),
+            stop: draw(0.001),
+            drain: draw(0.3),
+            abort: draw(0.002),
+            moves: draw(1.0),
+            claims: draw(1.0),
+        }
+    }
+}
+
 /// Everything that is settled before a run starts.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -148,6 +188,7 @@ pub(crate) struct Scenario {
     pub(crate) settings: JobSettings,
     pub(crate) faults: Faults,
     pub(crate) pace: Pace,
+    pub(crate) users: Users,
     /// Records per split, per source.
     pub(crate) splits: Vec<Vec<u64>>,
     /// How many different keys there are.
@@ -184,6 +225,7 @@ impl Scenario {
                 weights: std::array::from_fn(|_| *rng.pick(&[1, 4, 16])),
                 slow: rng.next() & rng.next() & rng.next() & 0x1f,
             },
+            users: Users::draw(rng),
             splits,
             keys: rng.between(1, 12) as u32,
             window: rng.between(1, 12),
@@ -211,6 +253,15 @@ fn draw_settings(rng: &mut Rng) -> CheckpointSettings {
         max_concurrent: rng.between(1, 3) as u32,
         tolerable_failures: rng.chance(0.7).then(|| rng.between(0, 5) as u32),
         retained: rng.between(1, 3) as u32,
+        retention: *rng.pick(&[
+            Retention::RetainOnCancellation,
+            Retention::RetainOnCancellation,
+            Retention::RetainOnCancellation,
+            Retention::RetainOnCancellation,
+            Retention::DeleteOnCancellation,
+            Retention::NoRetention,
+        ]),
+        savepoint_dir: Some(SnapshotLocation::new("mem://savepoints")),
         ..CheckpointSettings::default()
     }
 }

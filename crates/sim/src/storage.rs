@@ -1,17 +1,20 @@
 //! Storage calls of the driver on their way: each may be done, not done, done without anybody
 //! knowing, or hang and be resolved either way later.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_coordinator::JobEvent;
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner, SnapshotKind,
+    SnapshotLocation,
+};
 
 use crate::invariants::{Checked, Violation, may_delete, restorable};
 use crate::mutation::Mutation;
 use crate::outside::Outside;
-use crate::store::Target;
+use crate::store::{Pointer, Target};
 use crate::trace::trace;
 
 /// A durable write that the job waits for.
@@ -20,25 +23,32 @@ pub(crate) enum Write {
     Attempt,
     Ids(CheckpointId),
     Metadata(Arc<CompletedCheckpoint>),
-    Pointer(CheckpointId),
+    Pointer(CheckpointId, Pointer),
+    /// The folder of a savepoint.
+    Folder(CheckpointId, SnapshotLocation),
     Finished(CheckpointId),
 }
 
 /// Deletions in the order in which they must come.
 #[derive(Debug)]
 pub(crate) struct Deletion {
-    /// A checkpoint that must not have a pointer.
-    guard: Option<CheckpointId>,
+    /// The checkpoint it is about.
+    pub(crate) of: CheckpointId,
+    /// Whether that must not have a pointer.
+    guarded: bool,
     /// Whose end the job waits to hear of, if it asked for it.
     pub(crate) asked_for: Option<CheckpointId>,
     steps: VecDeque<Target>,
 }
 
+/// The completed-checkpoint store as it was when it was read.
+pub(crate) type Listed = BTreeMap<CheckpointId, Pointer>;
+
 #[derive(Debug)]
 pub(crate) enum Op {
     Write(Write),
     /// Reading the list of completed checkpoints, and then what it leads to.
-    Recover(Option<Vec<CheckpointId>>),
+    Recover(Option<Listed>),
     Delete(Deletion),
 }
 
@@ -49,21 +59,33 @@ impl Deletion {
         let files = checkpoint
             .files()
             .map(|file| Target::File(file.name.clone()));
-        let steps = [Target::Pointer(id), Target::Metadata(id)]
-            .into_iter()
-            .chain(files);
+        let location = checkpoint.location.clone();
+        let folder = location.clone().map(Target::Folder);
+        let rest = std::iter::once(Target::Metadata(id, location))
+            .chain(files)
+            .chain(folder);
+        let is_ours = checkpoint.owner == Owner::Job;
+        let steps = std::iter::once(Target::Pointer(id)).chain(rest.filter(|_| is_ours));
         Deletion {
-            guard: None,
+            of: id,
+            guarded: false,
             asked_for: Some(id),
             steps: steps.collect(),
         }
     }
 
-    pub(crate) fn discarded(id: CheckpointId, files: Vec<FileHandle>, metadata: bool) -> Self {
-        let metadata = metadata.then_some(Target::Metadata(id));
+    pub(crate) fn discarded(
+        (id, location): (CheckpointId, Option<SnapshotLocation>),
+        files: Vec<FileHandle>,
+        metadata: bool,
+    ) -> Self {
+        let folder = location.clone().map(Target::Folder);
+        let metadata = metadata.then_some(Target::Metadata(id, location));
         let files = files.into_iter().map(|file| Target::File(file.name));
+        let files = files.chain(folder);
         Deletion {
-            guard: Some(id),
+            of: id,
+            guarded: true,
             asked_for: Some(id),
             steps: metadata.into_iter().chain(files).collect(),
         }
@@ -77,6 +99,12 @@ impl Deletion {
         }
     }
 
+    /// Leaves everything else where it is.
+    pub(crate) fn pointer_only(mut self) -> Self {
+        self.steps.truncate(1);
+        self
+    }
+
     /// In the wrong order.
     pub(crate) fn reversed(mut self) -> Self {
         self.steps.make_contiguous().reverse();
@@ -85,11 +113,8 @@ impl Deletion {
 
     /// Deletes one thing; false if that was the last.
     pub(crate) fn step(&mut self, outside: &mut Outside) -> Result<bool, Violation> {
-        if self
-            .guard
-            .take()
-            .is_some_and(|id| outside.store.pointers.contains(&id))
-        {
+        let guarded = std::mem::take(&mut self.guarded);
+        if guarded && outside.store.pointers.contains_key(&self.of) {
             return Ok(false);
         }
         let Some(target) = self.steps.pop_front() else {
@@ -107,6 +132,7 @@ impl Deletion {
 /// Deletes, and checks that nobody needed it.
 pub(crate) fn delete(target: &Target, outside: &mut Outside) -> Checked {
     may_delete(&outside.store, target)?;
+    outside.invariants.savepoints.may_delete(target)?;
     outside.store.delete(target);
     restorable(&outside.store)
 }
@@ -118,22 +144,35 @@ pub(crate) fn apply(write: &Write, outside: &mut Outside) -> Checked {
         Write::Attempt => store.attempts_reserved += 1,
         Write::Ids(up_to) => store.ids_reserved = store.ids_reserved.max(up_to.0),
         Write::Metadata(checkpoint) => {
-            store
-                .metadata
-                .entry(checkpoint.id)
-                .or_insert_with(|| (**checkpoint).clone());
+            let checkpoint = (**checkpoint).clone();
+            if checkpoint.kind == SnapshotKind::Savepoint {
+                let (scenario, external) = (&outside.scenario, &outside.external);
+                let cut = &outside.invariants.cut;
+                cut.on_savepoint(&checkpoint, scenario, store, external)?;
+            }
+            match checkpoint.location.clone() {
+                None => store.metadata.entry(checkpoint.id).or_insert(checkpoint),
+                Some(folder) => store.elsewhere.entry(folder).or_insert(checkpoint),
+            };
         }
-        Write::Pointer(id) => {
-            store.pointers.insert(*id);
+        Write::Folder(_, location) => {
+            store.make_folder(location);
+        }
+        Write::Pointer(id, pointer) => {
+            store.pointers.insert(*id, pointer.clone());
             restorable(store)?;
-            let checkpoint = &store.metadata[id];
+            let checkpoint = store.completed(*id).expect("what is restorable is there");
             let invariants = &mut outside.invariants;
             invariants.transactions.on_pointer(checkpoint);
+            invariants.output.on_pointer(checkpoint);
             let (scenario, external) = (&outside.scenario, &outside.external);
             let cut = &mut invariants.cut;
             cut.on_pointer(checkpoint, scenario, store, external)?;
         }
-        Write::Finished(id) => store.finished = Some(*id),
+        Write::Finished(id) => {
+            // One that was late says nothing new.
+            store.finished = store.finished.max(Some(*id));
+        }
     }
     trace!(outside, "durable: {}", name(write));
     Ok(())
@@ -144,7 +183,8 @@ fn name(write: &Write) -> String {
         Write::Attempt => "attempt number".to_owned(),
         Write::Ids(up_to) => format!("ids up to {up_to}"),
         Write::Metadata(checkpoint) => format!("metadata of {}", checkpoint.id),
-        Write::Pointer(id) => format!("pointer to {id}"),
+        Write::Pointer(id, _) => format!("pointer to {id}"),
+        Write::Folder(id, location) => format!("folder of {id}: {location}"),
         Write::Finished(id) => format!("finished with {id}"),
     }
 }
@@ -171,7 +211,7 @@ pub(crate) fn resolve(
     } else if rng.chance(hang) {
         late.push(write.clone());
         WriteOutcome::Unknown { cause }
-    } else if early && matches!(write, Write::Pointer(_)) {
+    } else if early && matches!(write, Write::Pointer(..)) {
         late.push(write.clone());
         WriteOutcome::Done
     } else {
@@ -209,7 +249,11 @@ fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
             checkpoint: checkpoint.id,
             outcome,
         },
-        Write::Pointer(checkpoint) => JobEvent::PointerStored {
+        Write::Pointer(checkpoint, _) => JobEvent::PointerStored {
+            checkpoint: *checkpoint,
+            outcome,
+        },
+        Write::Folder(checkpoint, _) => JobEvent::SavepointPrepared {
             checkpoint: *checkpoint,
             outcome,
         },
@@ -226,32 +270,30 @@ fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
 pub(crate) fn list_completed(
     late: &mut Vec<Write>,
     outside: &mut Outside,
-) -> Result<Vec<CheckpointId>, Violation> {
+) -> Result<Listed, Violation> {
     if !outside.has(Mutation::LateAfterRead) {
-        let is_pointer = |write: &mut Write| matches!(write, Write::Pointer(_));
+        let is_pointer = |write: &mut Write| matches!(write, Write::Pointer(..));
         for write in late.extract_if(.., is_pointer) {
             if outside.rng.chance(0.5) {
                 apply(&write, outside)?;
             }
         }
     }
-    Ok(outside.store.pointers.iter().copied().collect())
+    Ok(outside.store.pointers.clone())
 }
 
 /// Reads what the list has led to. A checkpoint that was being dropped may be gone meanwhile.
-pub(crate) fn read_completed(ids: &[CheckpointId], outside: &mut Outside) -> JobEvent {
-    let read = |id| {
-        let found = outside.store.metadata.get(id).cloned();
-        found.ok_or_else(|| format!("`{id}` has no metadata"))
-    };
+pub(crate) fn read_completed(listed: &Listed, outside: &mut Outside) -> JobEvent {
+    let store = &outside.store;
+    let read = |(id, pointer): (&CheckpointId, &Pointer)| store.read(*id, pointer);
     let completed = match outside.rng.chance(outside.faults.read) {
         true => Err("injected".to_owned()),
-        false => ids.iter().map(read).collect(),
+        false => listed.iter().map(read).collect(),
     };
     trace!(
         outside,
         "recovered: {:?}",
-        completed.as_ref().map(|_: &Vec<_>| ids)
+        completed.as_ref().map(|_: &Vec<_>| listed.keys())
     );
     JobEvent::Recovered { completed }
 }

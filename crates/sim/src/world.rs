@@ -5,13 +5,14 @@
 
 use tidegate_coordinator::{DurableFacts, Job, JobEnd, JobEvent, Recovery};
 use tidegate_types::message::AddressedReport;
-use tidegate_types::{AttemptNumber, CheckpointId, JobId};
+use tidegate_types::{AttemptNumber, CheckpointId, SnapshotLocation};
 
 use crate::choice::Choice;
 use crate::core::{Core, misread};
 use crate::external::State;
 use crate::invariants::{
-    Checked, STEPS_TO_FINISH_MAX, nothing_left, restorable, restorable_job, stuck, too_slow,
+    Checked, STEPS_TO_FINISH_MAX, claimed_is_gone, has_finished, keeps, nothing_left, published,
+    restorable, restorable_job, stuck, too_slow,
 };
 use crate::mutation::Mutation;
 use crate::outside::Outside;
@@ -30,6 +31,8 @@ pub(crate) struct World {
     pub(crate) healed: bool,
     /// Reports of dead processes that are still on their way.
     pub(crate) ghosts: Vec<AddressedReport>,
+    /// What the namespace went on from, if it is the job's now.
+    claimed: Option<SnapshotLocation>,
     finished: bool,
 }
 
@@ -42,6 +45,7 @@ impl World {
             busy: Vec::new(),
             healed: false,
             ghosts: Vec::new(),
+            claimed: None,
             finished: false,
         }
     }
@@ -110,7 +114,7 @@ impl World {
         } = &mut self.outside;
         // When healed, checkpoints with a short timeout must get through.
         let millis = match self.healed {
-            true => u64::from(rng.chance(0.02)),
+            true => u64::from(rng.chance(0.005)),
             false => rng.between(0, scenario.pace.step_millis_max),
         };
         clock.pass(millis);
@@ -128,7 +132,10 @@ impl World {
         }
         restorable(&outside.store)?;
         let mut completed = outside.store.recover().map_err(stuck)?;
-        if outside.has(Mutation::LatestOverlooked) {
+        let is_stop = completed.last().is_some_and(|latest| latest.kind.stops());
+        if outside.has(Mutation::LatestOverlooked)
+            || outside.has(Mutation::StopForgotten) && is_stop
+        {
             completed.pop();
         }
         for orphan in outside.store.orphans() {
@@ -155,12 +162,12 @@ impl World {
         );
         let recovery = Recovery {
             completed,
-            origin: None,
+            origin: outside.store.origin.clone(),
             facts,
         };
-        let job = Job::new(JobId(1), graph.clone(), settings, recovery)
+        let job = Job::new(outside.store.job(), graph.clone(), settings, recovery)
             .map_err(|error| restorable_job(&error))?;
-        let core = Core::new(job, outside.mutation);
+        let core = Core::new(job, outside.store.origin.clone(), outside.mutation);
         let mut process = Process::new(core, graph, outside);
         process.feed(JobEvent::Start, outside)?;
         self.process = Some(process);
@@ -198,6 +205,9 @@ impl World {
         resolve_late(process.late, outside)?;
         outside.invariants.attempts.on_stopped();
         tear(outside);
+        if process.watch.kept.is_given_up() && outside.store.finished.is_none() {
+            return self.give_up();
+        }
         Ok(())
     }
 
@@ -211,14 +221,73 @@ impl World {
         if outside.scenario.faults.delete == 0.0 {
             process.watch.ownership.on_leave(&outside.store)?;
         }
-        if process.end != Some(JobEnd::Finished) {
+        let end = process
+            .end
+            .expect("a process leaves when its job has ended");
+        if let JobEnd::Stopped { location, .. } = &end {
+            outside.tally.stops += 1;
+            let savepoint = outside.store.elsewhere.get(location);
+            let savepoint = savepoint.expect("a savepoint that was kept is there");
+            published(savepoint, &outside.external)?;
+        }
+        if has_finished(&end) {
+            return self.sweep_and_check();
+        }
+        match keeps(&end, outside.scenario.settings.checkpoints.retention) {
+            true => self.go_on(),
+            false => self.give_up(),
+        }
+    }
+
+    /// The next process goes on, in the same namespace or in a new one.
+    fn go_on(&mut self) -> Checked {
+        let outside = &mut self.outside;
+        let users = outside.scenario.users.clone();
+        if outside.store.pointers.is_empty() || !outside.rng.chance(users.moves) {
             trace!(outside, "the process leaves, to be started again");
             return Ok(());
         }
+        let claim = outside.rng.chance(users.claims);
+        let from = outside.store.move_on(claim);
+        let from = from.expect("there is something to go on from");
+        trace!(
+            outside,
+            "a new namespace goes on from {from}, claimed: {claim}"
+        );
+        if outside.has(Mutation::ClaimedIsKept) {
+            outside.store.forget_claimed();
+        }
+        self.claimed = claim.then(|| from.clone());
+        self.ghosts.clear();
+        outside.tally.moves += 1;
+        let invariants = &mut outside.invariants;
+        invariants.attempts.on_namespace();
+        if let Some(latest) = outside.store.latest() {
+            invariants.ids.on_namespace(latest.id);
+        }
+        match claim {
+            true => invariants.savepoints.claim(&from),
+            false => invariants.savepoints.keep(from, &outside.store)?,
+        }
+        restorable(&outside.store)
+    }
+
+    /// Nobody can go on from what is left: the run is over.
+    fn give_up(&mut self) -> Checked {
+        trace!(self.outside, "nothing is kept to go on from");
+        self.finished = true;
+        let Outside {
+            invariants, store, ..
+        } = &self.outside;
+        invariants.savepoints.are_intact(store)
+    }
+
+    fn sweep_and_check(&mut self) -> Checked {
+        let outside = &mut self.outside;
         let mut swept = true;
         for orphan in outside.store.orphans() {
             let overlooked = outside.has(Mutation::SweepOverlooksMetadata)
-                && matches!(orphan, Target::Metadata(_));
+                && matches!(orphan, Target::Metadata(..));
             if outside.rng.chance(outside.faults.delete) {
                 swept = false;
             } else if !overlooked {
@@ -227,6 +296,9 @@ impl World {
         }
         if swept {
             nothing_left(&outside.store, &outside.external)?;
+        }
+        if let Some(claimed) = self.claimed.as_ref().filter(|_| swept) {
+            claimed_is_gone(claimed, &outside.store)?;
         }
         self.check_finished()
     }
@@ -241,6 +313,7 @@ impl World {
             ..
         } = &self.outside;
         restorable(store)?;
+        invariants.savepoints.are_intact(store)?;
         invariants.output.on_finished(scenario, external)
     }
 

@@ -121,7 +121,8 @@ found! {
     // BC-24, BC-26: only that what it sends is ignored keeps a dead attempt from doing harm.
     ghost_believed: GhostBelieved within 500 by "output" | "reachable" | "ownership" | "cut";
     // CC-16
-    duplicate_ack_discarded: DuplicateAckDiscarded within 200 by "ownership" | "reachable";
+    duplicate_ack_discarded: DuplicateAckDiscarded within 200 by
+        "ownership" | "reachable" | "restorable";
     // IT-04
     abort_not_told: AbortNotTold within 200 by "outcomes";
     // BC-57
@@ -136,4 +137,19 @@ found! {
     concurrency_ignored: ConcurrencyIgnored within 300 by "concurrency";
     // BC-57
     interval_ignored: IntervalIgnored within 300 by "bursts";
+    savepoint_committed: SavepointCommitted within 200 by "announced";
+    savepoint_subsumed: SavepointSubsumed within 200 by "savepoints";
+    // BC-22
+    stop_forgotten: StopForgotten within 300 by "announced";
+    origin_dropped: OriginDropped within 300 by "savepoints";
+    claimed_is_kept: ClaimedIsKept within 300 by "leaks";
+    failure_unanswered: FailureUnanswered within 200 by "requests";
+    // BC-21
+    source_runs_on: SourceRunsOn within 200 by "alignment";
+    commit_reported_early: CommitReportedEarly within 200 by "leaks" | "stopped" | "output";
+    savepoint_in_namespace: SavepointInNamespace within 200 by "savepoints";
+    folder_unawaited: FolderUnawaited within 200 by "savepoints";
+    deletions_unawaited: DeletionsUnawaited within 300 by "deletions";
+    // BC-12
+    retention_ignored: RetentionIgnored within 300 by "retention";
 }

@@ -32,8 +32,10 @@ fn every_promise_is_kept() {
         total.commits,
         total.damaged,
         total.answers,
+        total.savepoints,
     ];
     assert!(met.iter().all(|count| *count >= 100), "{total:?}");
+    assert!(total.stops >= 10 && total.moves >= 10, "{total:?}");
 }
 
 // BC-55
@@ -58,22 +60,47 @@ fn clocks_that_jump_and_drivers_that_stand_still_cause_no_burst() {
     assert!(total.completed >= 50 && total.aborted >= 50, "{total:?}");
 }
 
+// BC-08, BC-21, BC-22, BC-23, BC-60; FT-03: jobs that are stopped with savepoints all the time, and
+// go on from them.
+#[test]
+fn savepoints_and_stops_keep_every_promise() {
+    let options = || Options {
+        focus: Some(Focus::Savepoints),
+        ..Options::default()
+    };
+    let total = run_all(3_000..3_100, options);
+    assert!(total.savepoints >= 100 && total.stops >= 30, "{total:?}");
+    assert!(total.moves >= 20, "{total:?}");
+}
+
 // BC-14, BC-15, BC-26, BC-29: a death between any two effects of a run.
 #[test]
 fn a_process_or_a_subtask_may_die_anywhere() {
-    let options = || Options {
+    let undisturbed = || Options {
         fault_steps: Some(0),
         ..Options::default()
     };
+    let with_savepoints = || Options {
+        focus: Some(Focus::Calm),
+        ..Options::default()
+    };
+    // Short runs with several checkpoints and commits, the latter with stops and new namespaces.
+    let mut total = die_everywhere(&[272], undisturbed);
+    assert!(total.crashes >= 80 && total.attempts > 500, "{total:?}");
+    total = die_everywhere(&[10, 101, 115, 414], with_savepoints);
+    assert!(total.crashes >= 200 && total.stops > 200, "{total:?}");
+    assert!(total.moves > 100, "{total:?}");
+}
+
+fn die_everywhere(seeds: &[u64], options: fn() -> Options) -> Tally {
     let mut total = Tally::default();
-    // Short runs with several checkpoints and commits.
-    for seed in [136, 194, 287] {
-        match run_everywhere(seed, options) {
+    for seed in seeds {
+        match run_everywhere(*seed, options) {
             Ok(tally) => total.add(tally),
             Err(failure) => panic!("{failure}"),
         }
     }
-    assert!(total.crashes >= 200 && total.attempts > 500, "{total:?}");
+    total
 }
 
 #[test]
@@ -137,13 +164,13 @@ fn watch() -> (Rc<RefCell<Vec<String>>>, TraceSink) {
 fn whoever_watches_changes_nothing() {
     let (lines, trace) = watch();
     let watched = run(
-        7,
+        1,
         Options {
             trace: Some(trace),
             ..Options::default()
         },
     );
-    assert_eq!(watched, run(7, Options::default()));
+    assert_eq!(watched, run(1, Options::default()));
     assert!(lines.borrow().len() > 40, "a run has much to tell");
 }
 

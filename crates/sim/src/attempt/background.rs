@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use tidegate_types::message::{DeclineReason, Report, SnapshotMetrics, SubtaskFailure};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, KeyGroupRange, KeyedStateHandle, ListState, SubtaskId,
-    SubtaskState,
+    AttemptNumber, CheckpointBarrier, CheckpointId, KeyGroupRange, KeyedStateHandle, ListState,
+    SnapshotLocation, SubtaskId, SubtaskState,
 };
 
 use crate::external::{State, TransactionId};
@@ -48,6 +48,7 @@ enum Keyed {
 pub(crate) struct SnapshotJob {
     subtask: SubtaskId,
     checkpoint: CheckpointId,
+    location: Option<SnapshotLocation>,
     keyed: Keyed,
     lists: Vec<ListState>,
     finished: bool,
@@ -113,13 +114,14 @@ fn publish(id: TransactionId, attempt: AttemptNumber, outside: &mut Outside) -> 
 impl SnapshotJob {
     pub(super) fn new(
         subtask: &Subtask,
-        checkpoint: CheckpointId,
+        barrier: CheckpointBarrier,
         frozen: Frozen,
         cancelled: Cancelled,
     ) -> Self {
         SnapshotJob {
             subtask: subtask.id,
-            checkpoint,
+            checkpoint: barrier.checkpoint,
+            location: barrier.location,
             keyed: frozen.keyed.map_or(Keyed::Absent, Keyed::ToWrite),
             lists: frozen.lists,
             finished: subtask.finished,
@@ -164,7 +166,18 @@ impl SnapshotJob {
             self.decline("creating the file failed", hands);
             return Ok(Progress::Ended);
         }
-        let name = outside.store.create(self.checkpoint, hands.attempt);
+        let location = match outside.has(Mutation::SavepointInNamespace) {
+            true => None,
+            false => self.location.as_ref(),
+        };
+        let (store, savepoints) = (&mut outside.store, &outside.invariants.savepoints);
+        let created = store.create(self.checkpoint, hands.attempt, location);
+        let Some(name) = created else {
+            savepoints.folder_missing(self.checkpoint)?;
+            self.decline("the folder is gone", hands);
+            return Ok(Progress::Ended);
+        };
+        savepoints.may_write(&name)?;
         self.keyed = Keyed::Writing { name, counts };
         Ok(Progress::More)
     }
@@ -326,6 +339,9 @@ impl Commit {
         let due = self
             .due
             .get_or_insert_with(|| sink.pending.iter().filter(is_due).copied().collect());
+        if hands.outside.has(Mutation::CommitReportedEarly) {
+            due.clear();
+        }
         if let Some(id) = due.pop_front() {
             match commit(id, hands.attempt, hands.outside) {
                 Err(Stop::Failed(cause)) => self.failed = Some(cause),
@@ -363,7 +379,7 @@ fn clean_up(subtask: SubtaskId, hands: &mut Hands<'_>) -> Checked {
         store,
         ..
     } = hands.outside;
-    for id in external.leftovers(hands.attempt) {
+    for id in external.leftovers(store.namespace, hands.attempt) {
         if id.operator == subtask.operator.0 {
             invariants.transactions.on_discard(id, store)?;
             external.transactions.remove(&id);

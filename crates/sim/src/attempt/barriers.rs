@@ -8,6 +8,7 @@ use tidegate_types::{CheckpointBarrier, CheckpointId, SubtaskId};
 
 use crate::mutation::Mutation;
 use crate::record::Payload;
+use crate::topology::Kind;
 use crate::trace::trace;
 
 use super::background::{Commit, SnapshotJob, Task};
@@ -140,6 +141,7 @@ impl Subtask {
 
     fn snapshot(&mut self, barrier: CheckpointBarrier, hands: &mut Hands<'_>) -> Result<(), Stop> {
         let (id, checkpoint) = (self.id, barrier.checkpoint);
+        self.drain_before(&barrier, hands);
         let channels = self.inputs.iter().map(|at| &hands.channels[*at]);
         let alignment = &mut hands.outside.invariants.alignment;
         alignment.on_snapshot(id, checkpoint, self.mode, channels)?;
@@ -151,18 +153,27 @@ impl Subtask {
         for output in &self.outputs {
             output.send_marker(&Payload::Barrier(barrier.clone()), hands.channels);
         }
+        self.stopped |= barrier.kind.stops() && !hands.outside.has(Mutation::SourceRunsOn);
         hands.survive()?;
         if hands.outside.rng.chance(hands.outside.faults.freeze) {
             let cause = "injected".to_owned();
             self.decline(checkpoint, DeclineReason::SnapshotFailed { cause }, hands);
             return Ok(());
         }
-        self.hand_over(checkpoint, hands);
+        self.hand_over(barrier, hands);
         hands.survive()
     }
 
-    fn hand_over(&mut self, checkpoint: CheckpointId, hands: &mut Hands<'_>) {
-        let (id, lane) = (self.id, self.lane());
+    /// A source that is drained comes to its end before the barrier.
+    fn drain_before(&mut self, barrier: &CheckpointBarrier, hands: &mut Hands<'_>) {
+        let is_source = matches!(self.kind, Kind::Enumerator { .. } | Kind::Reader { .. });
+        if is_source && barrier.kind.drains() && !self.end_sent {
+            self.end(hands);
+        }
+    }
+
+    fn hand_over(&mut self, barrier: CheckpointBarrier, hands: &mut Hands<'_>) {
+        let (id, lane, checkpoint) = (self.id, self.lane(), barrier.checkpoint);
         let Some(logic) = self.logic() else { return };
         let frozen = logic.freeze(id, checkpoint, hands);
         let cancelled = Cancelled::default();
@@ -171,7 +182,7 @@ impl Subtask {
             hands.outside,
             "{} {id} snapshots {checkpoint}", hands.attempt
         );
-        let mut job = SnapshotJob::new(self, checkpoint, frozen, cancelled);
+        let mut job = SnapshotJob::new(self, barrier, frozen, cancelled);
         if job.is_instant() {
             job.acknowledge(lane, hands);
         } else {

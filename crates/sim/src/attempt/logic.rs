@@ -218,7 +218,7 @@ fn read_counts(restore: &SubtaskRestore, outside: &mut Outside) -> Result<Counts
                 handle.file.name
             )));
         }
-        let Some(counts) = outside.store.read(&handle.file) else {
+        let Some(counts) = outside.store.open(&handle.file) else {
             return Err(Stop::Failed(format!("`{}` is gone", handle.file.name)));
         };
         let own = counts.iter().filter(|(key, _)| {
@@ -234,6 +234,7 @@ impl Sink {
     fn freeze(&mut self, id: SubtaskId, checkpoint: CheckpointId, hands: &mut Hands<'_>) -> Frozen {
         let outside = &mut *hands.outside;
         let own = TransactionId {
+            namespace: outside.store.namespace,
             attempt: hands.attempt,
             operator: id.operator.0,
             subtask: id.index,

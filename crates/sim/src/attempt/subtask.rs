@@ -42,7 +42,9 @@ pub(crate) struct Subtask {
     pub(super) passed: CheckpointId,
     pub(super) snapshots: Vec<(CheckpointId, Cancelled)>,
     pub(super) finished: bool,
-    end_sent: bool,
+    pub(super) end_sent: bool,
+    /// A stop's barrier has passed: a source emits nothing any more.
+    pub(super) stopped: bool,
     pub(super) mailbox: VecDeque<Notice>,
     pub(super) mode: AlignmentMode,
     pub(super) key_groups: KeyGroupRange,
@@ -74,6 +76,7 @@ impl Subtask {
             snapshots: Vec::new(),
             finished: restore.finished,
             end_sent: false,
+            stopped: false,
             mailbox: VecDeque::new(),
             mode,
             key_groups: restore.key_groups,
@@ -170,6 +173,8 @@ impl Subtask {
     fn would_poll(&self, logic: &Logic) -> bool {
         match logic {
             _ if self.end_sent => false,
+            Logic::Enumerator { .. } | Logic::Reader { .. } if self.stopped => false,
+            Logic::Reader { .. } if self.finished => true,
             Logic::Enumerator { .. } => true,
             Logic::Reader { held } if !held.is_empty() => true,
             _ => self.input_ended(),
@@ -289,8 +294,14 @@ impl Subtask {
 
     /// Works on what doesn't come from the input; false if there was nothing.
     fn poll(&mut self, hands: &mut Hands<'_>) -> bool {
-        if self.end_sent {
+        let is_source = matches!(self.kind, Kind::Enumerator { .. } | Kind::Reader { .. });
+        if self.end_sent || (self.stopped && is_source) {
             return false;
+        }
+        if self.finished && is_source {
+            // It had come to its end before the restore, drained or not.
+            self.end(hands);
+            return true;
         }
         let input_ended = self.input_ended();
         match self.logic() {
@@ -350,7 +361,7 @@ impl Subtask {
     }
 
     /// All input has ended and nothing is left to do.
-    fn end(&mut self, hands: &mut Hands<'_>) {
+    pub(super) fn end(&mut self, hands: &mut Hands<'_>) {
         self.finished = true;
         self.flush(hands);
         for output in &self.outputs {

@@ -1,5 +1,5 @@
-//! Channels keep their order and carry each barrier once, and a snapshot contains exactly what came
-//! before its barriers.
+//! Channels keep their order, carry each barrier once and no data behind that of a stop, and a
+//! snapshot contains exactly what came before its barriers.
 //!
 //! Source: Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows" (2015),
 //! section 4; design section 2. At least once, a snapshot may contain more, never less.
@@ -27,6 +27,10 @@ impl Alignments {
         let repeated = channel.repeated;
         ensure(repeated.is_none(), NAME, || {
             format!("the barrier of {repeated:?} is sent twice to {receiver} on one channel")
+        })?;
+        let stop = channel.stop.filter(|(_, data_after)| *data_after);
+        ensure(stop.is_none(), NAME, || {
+            format!("{receiver} gets data from behind the barrier of a stop: {stop:?}")
         })?;
         ensure(in_order, NAME, || {
             format!("{receiver} took an item out of order")

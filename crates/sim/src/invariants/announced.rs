@@ -45,7 +45,7 @@ impl Announced {
             format!("{attempt} is told of {checkpoint}, which was triggered in {by:?}")
         })?;
         self.triggered = self.triggered.split_off(&checkpoint);
-        ensure(store.pointers.contains(&checkpoint), NAME, || {
+        ensure(store.pointers.contains_key(&checkpoint), NAME, || {
             format!("{checkpoint} is announced, but its pointer isn't stored")
         })?;
         let latest = self.latest;

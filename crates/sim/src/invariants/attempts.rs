@@ -18,6 +18,11 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
+    /// A new namespace: its numbers begin anew.
+    pub(crate) fn on_namespace(&mut self) {
+        self.newest = 0;
+    }
+
     pub(crate) fn on_start(&mut self, attempt: AttemptNumber) -> Checked {
         let Attempts { newest, alive } = *self;
         ensure(!alive, NAME, || {

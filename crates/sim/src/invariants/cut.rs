@@ -5,9 +5,9 @@
 //! IT-02, the counts of which are exact at every checkpoint and not only at the end; BC-27, a
 //! checkpoint of another number of parts. Says nothing about at-least-once jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_types::{AlignmentMode, CompletedCheckpoint, OperatorCheckpoint};
+use tidegate_types::{AlignmentMode, CheckpointId, CompletedCheckpoint, OperatorCheckpoint};
 
 use super::transactions::listed;
 use super::{Checked, ensure};
@@ -28,12 +28,18 @@ pub(crate) const SHARED: &str = "shared";
 /// What sinks have promised so far.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    counted: std::collections::BTreeSet<TransactionId>,
-    promised: BTreeMap<u32, BTreeMap<u32, u64>>,
+    counted: BTreeSet<TransactionId>,
+    promised: Promised,
+    newest: Option<CheckpointId>,
 }
 
+/// Shares by key, by sink.
+type Promised = BTreeMap<u32, BTreeMap<u32, u64>>;
+
 /// What the sources have let out.
-struct Prefix {
+pub(super) struct Prefix {
+    /// How far each split has been read, by source and number.
+    pub(super) read: BTreeMap<(u32, u32), u64>,
     /// Records per key, by source.
     by_key: Vec<BTreeMap<u32, u64>>,
     /// A sum over the records, by source.
@@ -57,7 +63,7 @@ fn elements<'a>(
 }
 
 impl Prefix {
-    fn of(checkpoint: &CompletedCheckpoint, scenario: &Scenario) -> Self {
+    pub(super) fn of(checkpoint: &CompletedCheckpoint, scenario: &Scenario) -> Self {
         let sources = scenario.splits.len();
         let mut assigned = vec![0; sources];
         let mut held: BTreeMap<(u32, u32), u64> = BTreeMap::new();
@@ -72,6 +78,7 @@ impl Prefix {
             }
         }
         let mut prefix = Prefix {
+            read: BTreeMap::new(),
             by_key: vec![BTreeMap::new(); sources],
             mixed: vec![0; sources],
         };
@@ -79,7 +86,9 @@ impl Prefix {
             let splits = splits.iter().enumerate().take(assigned[source] as usize);
             for (index, length) in splits {
                 // A split that nobody holds has been read.
-                let read = held.get(&(source as u32, index as u32)).unwrap_or(length);
+                let split = (source as u32, index as u32);
+                let read = held.get(&split).unwrap_or(length);
+                prefix.read.insert(split, *read);
                 for position in 0..*read {
                     let record = record_at(source as u32, index as u32, position, scenario.keys);
                     *prefix.by_key[source].entry(record.key).or_default() += 1;
@@ -124,6 +133,51 @@ impl Cut {
         external: &External,
     ) -> Checked {
         self.take_promises(checkpoint, external);
+        if Some(checkpoint.id) < self.newest {
+            // Its pointer was in doubt while a newer one was stored.
+            let promised = self.promised_up_to(checkpoint, external);
+            return self.check(checkpoint, &promised, scenario, store);
+        }
+        self.newest = Some(checkpoint.id);
+        self.check(checkpoint, &self.promised, scenario, store)
+    }
+
+    /// A plain savepoint has completed: it promises nothing, but whoever starts from it finds what
+    /// was promised before it, and publishes the rest.
+    pub(crate) fn on_savepoint(
+        &self,
+        savepoint: &CompletedCheckpoint,
+        scenario: &Scenario,
+        store: &Store,
+        external: &External,
+    ) -> Checked {
+        // Its attempt may have died since: the next one has removed what nobody was promised.
+        if listed(savepoint).any(|id| external.state(id).is_none()) {
+            return Ok(());
+        }
+        let promised = self.promised_up_to(savepoint, external);
+        self.check(savepoint, &promised, scenario, store)
+    }
+
+    /// What had been promised when a snapshot was taken, and what it lists.
+    fn promised_up_to(&self, snapshot: &CompletedCheckpoint, external: &External) -> Promised {
+        let is_older = |id: &&TransactionId| id.checkpoint <= snapshot.id;
+        let before = self.counted.iter().filter(is_older).copied();
+        let ids: BTreeSet<TransactionId> = before.chain(listed(snapshot)).collect();
+        let mut promised = Promised::new();
+        for id in ids {
+            add(id, external, &mut promised);
+        }
+        promised
+    }
+
+    fn check(
+        &self,
+        checkpoint: &CompletedCheckpoint,
+        promised: &Promised,
+        scenario: &Scenario,
+        store: &Store,
+    ) -> Checked {
         if scenario.mode == AlignmentMode::AtLeastOnce {
             return Ok(());
         }
@@ -134,7 +188,7 @@ impl Cut {
             let expected = prefix.at(at, scenario);
             let found = match kind {
                 Kind::Count => counted(operator, store),
-                Kind::Sink => self.promised.get(&(at as u32)).cloned().unwrap_or_default(),
+                Kind::Sink => promised.get(&(at as u32)).cloned().unwrap_or_default(),
                 Kind::Shared => {
                     let expected = prefix.shared(at, scenario);
                     let mut states = elements(operator, SHARED).map(|state| decode::<2>(state));
@@ -155,15 +209,18 @@ impl Cut {
 
     fn take_promises(&mut self, checkpoint: &CompletedCheckpoint, external: &External) {
         for id in listed(checkpoint) {
-            if !self.counted.insert(id) {
-                continue;
-            }
-            let shares = self.promised.entry(id.operator).or_default();
-            let transaction = external.transactions.get(&id);
-            for record in transaction.into_iter().flat_map(|found| &found.records) {
-                *shares.entry(record.key).or_default() += u64::from(record.share);
+            if self.counted.insert(id) {
+                add(id, external, &mut self.promised);
             }
         }
+    }
+}
+
+fn add(id: TransactionId, external: &External, promised: &mut Promised) {
+    let shares = promised.entry(id.operator).or_default();
+    let transaction = external.transactions.get(&id);
+    for record in transaction.into_iter().flat_map(|found| &found.records) {
+        *shares.entry(record.key).or_default() += u64::from(record.share);
     }
 }
 
@@ -171,7 +228,7 @@ impl Cut {
 fn counted(operator: &OperatorCheckpoint, store: &Store) -> BTreeMap<u32, u64> {
     let mut shares = BTreeMap::new();
     for handle in operator.subtasks.iter().filter_map(|s| s.keyed.as_ref()) {
-        for (key, (_, share)) in store.read(&handle.file).into_iter().flatten() {
+        for (key, (_, share)) in store.open(&handle.file).into_iter().flatten() {
             *shares.entry(*key).or_default() += share;
         }
     }

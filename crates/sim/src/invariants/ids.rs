@@ -12,6 +12,12 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
+    /// A new namespace: its ids begin anew, above that of what it goes on from, which attempt 0
+    /// stands for.
+    pub(crate) fn on_namespace(&mut self, from: CheckpointId) {
+        self.newest = Some((from, AttemptNumber(0)));
+    }
+
     pub(crate) fn on_triggered(&mut self, id: CheckpointId, attempt: AttemptNumber) -> Checked {
         if let Some((newest, by)) = self.newest {
             ensure(id > newest, "ids", || {

@@ -7,6 +7,7 @@ mod attempts;
 mod bursts;
 mod concurrency;
 mod cut;
+mod deletions;
 mod ends;
 mod ids;
 mod leaks;
@@ -19,6 +20,9 @@ mod reachable;
 mod requests;
 mod restorable;
 mod restored;
+mod retention;
+mod savepoints;
+mod stopped;
 mod transactions;
 mod watch;
 
@@ -30,14 +34,18 @@ pub(crate) use ids::Ids;
 pub(crate) use output::Output;
 pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
+pub(crate) use deletions::deletions_keep_up;
 pub(crate) use ends::nothing_after_the_end;
-pub(crate) use leaks::nothing_left;
+pub(crate) use leaks::{claimed_is_gone, nothing_left};
 pub(crate) use liveness::{
     STEPS_TO_FINISH_MAX, no_busy_waiting, pauses_between_reads, stuck, too_slow,
 };
 pub(crate) use reachable::may_delete;
-pub(crate) use restorable::{restorable, restorable_job};
+pub(crate) use restorable::{not_there, restorable, restorable_job};
 pub(crate) use restored::restored;
+pub(crate) use retention::{has_finished, keeps};
+pub(crate) use savepoints::Savepoints;
+pub(crate) use stopped::published;
 pub(crate) use watch::Watch;
 
 /// A promise that was broken.
@@ -81,5 +89,6 @@ pub(crate) struct Invariants {
     pub(crate) cut: Cut,
     pub(crate) ids: Ids,
     pub(crate) output: Output,
+    pub(crate) savepoints: Savepoints,
     pub(crate) transactions: Transactions,
 }

@@ -24,6 +24,11 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
+    /// The newest of those under way.
+    pub(super) fn newest(&self) -> Option<CheckpointId> {
+        self.begun.keys().next_back().copied()
+    }
+
     /// Checkpoints under way, and what they are.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SnapshotKind> {
         self.begun.values().copied()
@@ -40,7 +45,9 @@ impl Outcomes {
             JobAction::StartAttempt { .. } => self.attempt_runs = true,
             JobAction::StopAttempt { .. } => self.attempt_runs = false,
             JobAction::PrepareSavepoint { checkpoint, .. } => {
-                self.begun.insert(*checkpoint, SnapshotKind::Savepoint);
+                self.begun
+                    .entry(*checkpoint)
+                    .or_insert(SnapshotKind::Savepoint);
             }
             JobAction::Notify { notice, .. } => self.on_notice(notice),
             JobAction::Note(JobNote::CheckpointCompleted { checkpoint, .. }) => {

@@ -10,8 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_types::AlignmentMode;
+use tidegate_types::{AlignmentMode, CompletedCheckpoint};
 
+use super::cut::Prefix;
 use super::{Checked, ensure};
 use crate::external::{External, State};
 use crate::record::{Record, WHOLE, record_at};
@@ -33,6 +34,10 @@ struct Visible {
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     visible: BTreeMap<u32, Visible>,
+    /// The checkpoint that the job has finished with.
+    last: Option<CompletedCheckpoint>,
+    /// Sources have come to their end early, and stay there whatever is restored.
+    drained: bool,
 }
 
 impl Output {
@@ -61,7 +66,18 @@ impl Output {
         Ok(())
     }
 
-    /// The job has finished: everything must be there.
+    /// A checkpoint has completed, whether anybody knows or not.
+    pub(crate) fn on_pointer(&mut self, checkpoint: &CompletedCheckpoint) {
+        self.drained |= checkpoint.kind.drains();
+    }
+
+    /// The job is to be marked as finished with this checkpoint.
+    pub(crate) fn on_last(&mut self, last: &CompletedCheckpoint) {
+        self.last = Some(last.clone());
+    }
+
+    /// The job has finished: everything must be there. If it was drained, everything up to where
+    /// its sources were then.
     pub(crate) fn on_finished(&self, scenario: &Scenario, external: &External) -> Checked {
         let kinds = scenario.topology.kinds.iter().enumerate();
         for (sink, _) in kinds.filter(|(_, kind)| **kind == Kind::Sink) {
@@ -73,7 +89,23 @@ impl Output {
 
     fn check_lost(&self, scenario: &Scenario, sink: usize) -> Checked {
         let visible = self.visible.get(&(sink as u32));
+        let Some(last) = &self.last else {
+            return ensure(false, NAME, || {
+                "the job has finished with nothing".to_owned()
+            });
+        };
+        let prefix = Prefix::of(last, scenario);
         for record in all_records(scenario) {
+            let Record { id, .. } = record;
+            let split = ((id >> 48) as u32, (id >> 32) as u32 & 0xffff);
+            let read = prefix.read.get(&split).copied().unwrap_or(0);
+            let is_read = (id & 0xffff_ffff) < read;
+            ensure(is_read || self.drained, NAME, || {
+                format!("record {id:#x} was never read")
+            })?;
+            if !is_read {
+                continue;
+            }
             let whole = whole(scenario, record.id, sink);
             let shares = visible.and_then(|visible| visible.shares.get(&record.id));
             let shares = shares.copied().unwrap_or(0);

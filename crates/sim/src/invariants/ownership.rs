@@ -8,10 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::message::Report;
-use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, SubtaskState};
+use tidegate_types::{
+    CheckpointId, CompletedCheckpoint, FileHandle, SnapshotLocation, SubtaskState,
+};
 
 use super::{Checked, ensure};
-use crate::store::{Store, Target};
+use crate::store::Store;
 
 const NAME: &str = "ownership";
 
@@ -23,7 +25,10 @@ const REMEMBERED: u64 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     taken: BTreeMap<String, CheckpointId>,
+    /// Discarded, and not listed by the store since.
     discarded: BTreeSet<String>,
+    /// Ever discarded: their deletion may still be under way.
+    given_up: BTreeSet<String>,
     in_doubt: BTreeSet<CheckpointId>,
     /// The newest checkpoint that anything was handed over for.
     newest: Option<CheckpointId>,
@@ -56,6 +61,11 @@ impl Ownership {
         self.in_doubt.insert(checkpoint);
     }
 
+    /// Whether anything ever was.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        !self.in_doubt.is_empty()
+    }
+
     pub(crate) fn on_discard<'a>(
         &mut self,
         checkpoint: CheckpointId,
@@ -64,6 +74,7 @@ impl Ownership {
         let newest = self.newest.unwrap_or(checkpoint);
         let is_forgotten = newest.0.saturating_sub(checkpoint.0) >= REMEMBERED;
         for file in files {
+            self.given_up.insert(file.name.clone());
             let first = self.discarded.insert(file.name.clone());
             ensure(first || is_forgotten, NAME, || {
                 format!("`{}` is discarded a second time", file.name)
@@ -86,8 +97,10 @@ impl Ownership {
         self.taken.retain(|name, _| store.files.contains_key(name));
         let live = store.live_files();
         let forgotten = self.taken.iter().find(|(name, checkpoint)| {
+            // Savepoints are not subsumed.
             **checkpoint < completed
-                && !self.discarded.contains(*name)
+                && !name.contains("://")
+                && !self.given_up.contains(*name)
                 && !self.in_doubt.contains(checkpoint)
                 && !live.contains(name.as_str())
         });
@@ -98,12 +111,13 @@ impl Ownership {
 
     /// The coordinator leaves, and everything it has issued is done. Nothing failed to be deleted.
     pub(crate) fn on_leave(&self, store: &Store) -> Checked {
-        let forgotten = store.orphans().into_iter().find(|orphan| match orphan {
-            Target::File(name) => {
-                let checkpoint = self.taken.get(name);
-                checkpoint.is_some_and(|id| !self.in_doubt.contains(id))
-            }
-            _ => false,
+        let live = store.live_files();
+        let forgotten = self.taken.iter().find(|(name, checkpoint)| {
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            store.files.contains_key(*name)
+                && !live.contains(name.as_str())
+                && !self.in_doubt.contains(checkpoint)
+                && !store.elsewhere.contains_key(&SnapshotLocation::new(folder))
         });
         ensure(forgotten.is_none(), NAME, || {
             format!("{forgotten:?} was handed over and forgotten")

@@ -1,4 +1,4 @@
-//! Every request is answered once.
+//! Every request is answered once, at the latest when its job ends.
 //!
 //! Source: the coordinator's contract for [`JobEvent::Requested`]; Flink's rule that a
 //! `CompletableFuture` of a savepoint always completes.
@@ -35,6 +35,12 @@ impl Requests {
                 let waited = self.open.remove(request);
                 ensure(waited, NAME, || {
                     format!("{request} is answered though nobody waits: {answer:?}")
+                })
+            }
+            JobAction::End(_) => {
+                let open = &self.open;
+                ensure(open.is_empty(), NAME, || {
+                    format!("the job ends, and nobody has answered {open:?}")
                 })
             }
             _ => Ok(()),

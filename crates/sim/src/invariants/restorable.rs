@@ -5,20 +5,22 @@
 
 use tidegate_coordinator::JobError;
 
+use tidegate_types::CheckpointId;
+
 use super::{Checked, Violation, ensure};
 use crate::store::{Store, keyed};
 
 const NAME: &str = "restorable";
 
 pub(crate) fn restorable(store: &Store) -> Checked {
-    for id in &store.pointers {
-        let Some(checkpoint) = store.metadata.get(id) else {
+    for id in store.pointers.keys() {
+        let Some(checkpoint) = store.completed(*id) else {
             return ensure(false, NAME, || {
                 format!("{id} is listed, but has no metadata")
             });
         };
         for handle in keyed(checkpoint) {
-            ensure(store.read(&handle.file).is_some(), NAME, || {
+            ensure(store.open(&handle.file).is_some(), NAME, || {
                 format!(
                     "{id} needs `{}`, which is gone or incomplete",
                     handle.file.name
@@ -27,6 +29,14 @@ pub(crate) fn restorable(store: &Store) -> Checked {
         }
     }
     Ok(())
+}
+
+/// A snapshot that somebody relies on isn't there.
+pub(crate) fn not_there(id: CheckpointId) -> Violation {
+    Violation {
+        invariant: NAME,
+        detail: format!("{id} is relied on, but isn't there"),
+    }
 }
 
 /// A job refused to start from what the store lists.

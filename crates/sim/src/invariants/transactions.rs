@@ -59,10 +59,7 @@ impl Transactions {
 
     /// A sink throws an invisible transaction away.
     pub(crate) fn on_discard(&self, id: TransactionId, store: &Store) -> Checked {
-        let latest = store
-            .pointers
-            .last()
-            .and_then(|latest| store.metadata.get(latest));
+        let latest = store.latest();
         let needed = latest.is_some_and(|checkpoint| listed(checkpoint).any(|kept| kept == id));
         ensure(!needed, NAME, || {
             format!("{id} is thrown away, but the latest checkpoint has it")

@@ -1,8 +1,8 @@
 //! Hands what one process' coordinator hears and says to the invariants about it.
 
 use tidegate_coordinator::{AbortReason, CheckpointSettings, JobAction, JobEvent, JobNote, Now};
-use tidegate_types::SnapshotKind;
 use tidegate_types::message::Notice;
+use tidegate_types::{CheckpointId, SnapshotKind};
 
 use super::bursts::Bursts;
 use super::concurrency::within_concurrency;
@@ -10,6 +10,7 @@ use super::min_pause::MinPause;
 use super::outcomes::Outcomes;
 use super::ownership::Ownership;
 use super::requests::Requests;
+use super::retention::Kept;
 use super::{Checked, pauses_between_reads};
 use crate::store::Store;
 
@@ -22,6 +23,7 @@ pub(crate) struct Watch {
     min_pause: MinPause,
     bursts: Bursts,
     requests: Requests,
+    pub(crate) kept: Kept,
 }
 
 impl Watch {
@@ -33,7 +35,13 @@ impl Watch {
             min_pause: MinPause::default(),
             bursts: Bursts::default(),
             requests: Requests::default(),
+            kept: Kept::default(),
         }
+    }
+
+    /// The newest snapshot under way.
+    pub(crate) fn newest(&self) -> Option<CheckpointId> {
+        self.outcomes.newest()
     }
 
     /// The coordinator is about to hear of something that concerns this process.
@@ -60,7 +68,7 @@ impl Watch {
     }
 
     /// The coordinator wants this done, at this moment.
-    pub(crate) fn on_action(&mut self, action: &JobAction, now: Now) -> Checked {
+    pub(crate) fn on_action(&mut self, action: &JobAction, now: Now, store: &Store) -> Checked {
         self.outcomes.on_action(action)?;
         self.requests.on_action(action)?;
         match action {
@@ -87,7 +95,12 @@ impl Watch {
                 reason: AbortReason::OutcomeUnknown { .. },
                 ..
             }) => self.ownership.on_doubt(*checkpoint),
+            JobAction::End(end) => {
+                let (retention, in_doubt) = (self.settings.retention, self.ownership.is_in_doubt());
+                self.kept.on_end(end, retention, in_doubt, store)?;
+            }
             JobAction::DropCompleted(checkpoint) => {
+                self.kept.on_drop(checkpoint, store);
                 self.ownership
                     .on_discard(checkpoint.id, checkpoint.files())?;
             }
