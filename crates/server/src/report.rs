@@ -1,11 +1,12 @@
 //! How a job ended well, and what it did.
 
+use std::fmt;
 use std::time::Duration;
 
 use tidegate_coordinator::{RestoreOutlook, Statistics};
 use tidegate_types::{CheckpointId, SnapshotLocation};
 
-/// How a job came to its end without failing.
+/// How a job came to its end without failing. Displays as people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
     /// It had finished before; nothing was done.
@@ -30,6 +31,21 @@ pub enum JobOutcome {
         /// Its folder.
         location: SnapshotLocation,
     },
+}
+
+impl fmt::Display for JobOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyFinished => f.write_str("the job is finished; there is nothing to do"),
+            Self::DryRun(None) => f.write_str("there is nothing to restore: the job starts empty"),
+            Self::DryRun(Some(outlook)) => f.write_str(outlook.to_string().trim_end()),
+            Self::Finished => f.write_str("finished"),
+            Self::Stopped { location, .. } => write!(f, "stopped with savepoint {location}"),
+            Self::Drained { location, .. } => {
+                write!(f, "drained and stopped with savepoint {location}")
+            }
+        }
+    }
 }
 
 /// What a job has done in this process.

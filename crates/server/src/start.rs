@@ -198,6 +198,7 @@ impl Run {
             JobEnd::Cancelled => {
                 let latest = self.driver.job().latest_completed();
                 let latest = latest.filter(|_| self.durable).map(|latest| latest.id);
+                self.runtime.block_on(sweep(self.driver.store()));
                 return Ended::Cancelled { latest };
             }
             JobEnd::Failed(failure) => return Ended::Failed(failure),

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use tidegate::JobOutcome;
 use tidegate::prelude::*;
 
 /// Counts words until it is told to stop.
@@ -31,7 +30,7 @@ struct SavepointArgs {
     output: PathBuf,
 
     /// Reads no faster than this many lines a second.
-    #[arg(long, default_value_t = 10_000.0)]
+    #[arg(long, default_value_t = 2_000.0)]
     rate: f64,
 
     /// Stops with a savepoint when it has run for this time.
@@ -74,10 +73,6 @@ fn main() -> tidegate::Result<()> {
         std::thread::sleep(time);
         job.stop_with_savepoint(None, args.drain)?;
     }
-    match job.wait()?.outcome {
-        JobOutcome::Stopped { location, .. } => println!("stopped with {location}"),
-        JobOutcome::Drained { location, .. } => println!("drained with {location}"),
-        outcome => println!("{outcome:?}"),
-    }
+    println!("{}", job.wait()?.outcome);
     Ok(())
 }

@@ -6,9 +6,6 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tidegate_coordinator::{JobNote, RestoredSummary, Statistics, Summary};
 use tidegate_server::{JobOutcome, JobReport, Observer, Progress};
 
-/// Said instead of running a job that has finished before.
-const FINISHED: &str = "the job is finished; there is nothing to do";
-
 /// Rates are shown over about this time.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
 
@@ -124,19 +121,12 @@ impl Observer for LogFailures {
 /// Prints what a dry run has found, to standard output.
 #[allow(clippy::print_stdout, reason = "it is what was asked for")]
 pub(crate) fn print_dry_run(report: &JobReport) {
-    match &report.outcome {
-        JobOutcome::DryRun(Some(outlook)) => print!("{outlook}"),
-        JobOutcome::DryRun(None) => println!("there is nothing to restore: the job starts empty"),
-        JobOutcome::AlreadyFinished => println!("{FINISHED}"),
-        JobOutcome::Finished | JobOutcome::Stopped { .. } | JobOutcome::Drained { .. } => {}
-    }
+    println!("{}", report.outcome);
 }
 
 fn summary(report: &JobReport) -> Vec<String> {
-    match &report.outcome {
-        JobOutcome::AlreadyFinished => return vec![FINISHED.to_owned()],
-        JobOutcome::DryRun(_) => return Vec::new(),
-        JobOutcome::Finished | JobOutcome::Stopped { .. } | JobOutcome::Drained { .. } => {}
+    if report.outcome == JobOutcome::AlreadyFinished {
+        return vec![report.outcome.to_string()];
     }
     let seconds = report.elapsed.as_secs_f64();
     let rate = (report.records as f64 / seconds.max(1e-9)) as u64;
@@ -146,18 +136,10 @@ fn summary(report: &JobReport) -> Vec<String> {
         HumanCount(rate)
     )];
     lines.extend(checkpoints(&report.statistics));
-    lines.extend(stopped(&report.outcome));
-    lines
-}
-
-fn stopped(outcome: &JobOutcome) -> Option<String> {
-    match outcome {
-        JobOutcome::AlreadyFinished | JobOutcome::DryRun(_) | JobOutcome::Finished => None,
-        JobOutcome::Stopped { location, .. } => Some(format!("stopped with savepoint {location}")),
-        JobOutcome::Drained { location, .. } => {
-            Some(format!("drained and stopped with savepoint {location}"))
-        }
+    if report.outcome != JobOutcome::Finished {
+        lines.push(report.outcome.to_string());
     }
+    lines
 }
 
 fn checkpoints(statistics: &Statistics) -> Vec<String> {

@@ -64,15 +64,14 @@ impl FileCommitter {
             };
         }
         tidegate_fault::point("commit-link:before");
-        match fs::hard_link(&staged, &target) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // The link was made before a crash.
-                if matches(&target, transaction).map_err(error)? != Some(true) {
-                    return Err(conflict(&target, transaction));
-                }
+        if let Err(refused) = fs::hard_link(&staged, &target) {
+            // Another commit was first: before a crash, or just now by another job, if one of the
+            // two was begun from the other's snapshot.
+            match matches(&target, transaction).map_err(error)? {
+                Some(true) => {}
+                Some(false) => return Err(conflict(&target, transaction)),
+                None => return Err(error(refused)),
             }
-            Err(e) => return Err(error(e)),
         }
         tidegate_fault::point("commit-link:after");
         sync(layout.dir())?;

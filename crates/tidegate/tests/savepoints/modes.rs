@@ -59,6 +59,48 @@ fn an_older_retained_checkpoint_is_gone_back_to() {
     assert!(crate::support::files(&site.namespace("a")) == before);
 }
 
+// IT-09: each job is begun from the checkpoint that the one before it has left, and ends in the same
+// way. What the one before had not published in time is published by the next.
+#[test]
+fn a_chain_of_retained_checkpoints_resumes_each_time() {
+    let _alone = alone();
+    let site = Site::new();
+    let mut previous: Option<std::path::PathBuf> = None;
+    for (name, parallelism) in [("a", 2), ("b", 1), ("c", 3)] {
+        let run = Run {
+            parallelism,
+            restore: previous
+                .as_ref()
+                .map(|place| crate::restore(place, RestoreMode::NoClaim)),
+            ..Run::slow()
+        };
+        let job = site.running(name, run);
+        let restored = job.statistics().latest_restored.clone();
+        assert_eq!(restored.is_some(), previous.is_some());
+        let checkpoint = job.checkpoint().unwrap().checkpoint;
+        job.cancel();
+        job.wait().unwrap_err();
+        previous = Some(site.namespace(name).join(checkpoint.to_string()));
+    }
+    let run = Run::from(&previous.unwrap(), RestoreMode::NoClaim);
+    site.start("d", run).unwrap().wait().unwrap();
+    site.assert_exact(&["a", "b", "c", "d"]);
+}
+
+// RS-07: without a checkpoint a job starts empty, unless one was asked for.
+#[test]
+fn a_job_starts_empty_unless_it_was_to_be_begun_from_something() {
+    let _alone = alone();
+    let site = Site::new();
+    let nothing = site.path("nothing");
+    let run = Run::from(&nothing, RestoreMode::NoClaim);
+    let error = site.start("a", run).unwrap_err();
+    assert_says(&error, &[&nothing.display().to_string(), "is missing"]);
+    let report = site.start("a", Run::default()).unwrap().wait().unwrap();
+    assert_eq!(report.restored, None);
+    site.assert_exact(&["a"]);
+}
+
 // A namespace goes on from what it was begun from, with or without being told; nothing else.
 #[test]
 fn a_namespace_has_one_origin() {
