@@ -137,8 +137,8 @@ fn wait_for_stuck(job: &JobClient) -> WaitingFor {
 
 const LONG: Duration = Duration::from_secs(600);
 
-// P7, P11: a checkpoint on request although periodic ones are off. Nobody chooses its id, and the answer
-// is what statistics say.
+// P7, P11: a checkpoint on request although periodic ones are off. Nobody chooses its id, and the
+// answer is what statistics say.
 #[test]
 fn checkpoints_on_request_complete_and_show_in_the_statistics() {
     let job = start(&Gated::default(), LONG);

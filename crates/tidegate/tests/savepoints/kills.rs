@@ -35,8 +35,8 @@ fn killed_before(place: &Place) -> u64 {
 }
 
 // SP-10, BC-22: from the metadata of the savepoint to the end of the stop, whatever the moment.
-// Once there is a pointer to it the job goes on from it and from nothing older, and commits what was
-// not; before that, nothing of it counts.
+// Once there is a pointer to it the job goes on from it and from nothing older, and commits what
+// was not; before that, nothing of it counts.
 #[test]
 #[cfg(feature = "fault-points")]
 fn a_stop_that_is_killed_is_exact_after_a_restart() {

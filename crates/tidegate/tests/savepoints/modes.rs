@@ -59,8 +59,8 @@ fn an_older_retained_checkpoint_is_gone_back_to() {
     assert!(crate::support::files(&site.namespace("a")) == before);
 }
 
-// IT-09: each job is begun from the checkpoint that the one before it has left, and ends in the same
-// way. What the one before had not published in time is published by the next.
+// IT-09: each job is begun from the checkpoint that the one before it has left, and ends in the
+// same way. What the one before had not published in time is published by the next.
 #[test]
 fn a_chain_of_retained_checkpoints_resumes_each_time() {
     let _alone = alone();
