@@ -88,7 +88,10 @@ fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunErr
     }
     plan.validate().map_err(RunError::Graph)?;
     options.settings.validate().map_err(RunError::Settings)?;
-    check_sinks(plan, options)?;
+    // Nothing is committed by a dry run, which may do without a directory.
+    if !options.dry_run {
+        check_sinks(plan, options)?;
+    }
     if cfg!(panic = "abort") {
         tracing::warn!(
             "this program is built with panic = \"abort\": a panic in the job's code ends the \

@@ -1,7 +1,7 @@
 //! Dry runs as people run them: what is printed, and the exit code.
 
 use crate::support::wait_until;
-use crate::support::{Place, files, text};
+use crate::support::{Place, Process, example, files, text};
 
 /// A running word count with completed checkpoints.
 fn running(place: &Place) -> crate::support::Process {
@@ -62,6 +62,31 @@ fn a_dry_run_says_whether_the_job_could_go_on_and_changes_nothing() {
     place.start(&[]).wait().success();
     let ended = place.start(&dry).wait().success();
     assert!(ended.stdout.contains("is finished"), "{}", ended.stdout);
+}
+
+// A snapshot can be tried without any namespace, by its folder or its metadata.
+#[test]
+fn a_dry_run_needs_no_checkpoint_directory() {
+    let place = Place::new();
+    running(&place).kill();
+    let latest = *place.completed().last().unwrap();
+    let folder = place.namespace().join(format!("chk-{latest}"));
+    for given in [folder.clone(), folder.join("_metadata")] {
+        let arguments = [
+            "--output",
+            &place.path("other").display().to_string(),
+            "--input",
+            &place.input().display().to_string(),
+            "--restore-from",
+            &given.display().to_string(),
+            "--dry-run",
+        ];
+        let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+        let ended = Process::start(&example("wordcount"), &arguments).wait();
+        let found = format!("`chk-{latest}` can be restored:");
+        assert!(ended.success().stdout.starts_with(&found));
+        assert!(!place.path("other").exists());
+    }
 }
 
 // Whoever runs the job is not disturbed.

@@ -3,6 +3,11 @@
 //! Storage runs on a Tokio runtime beside the loop, workers on their own threads; all of them
 //! answer through one queue. The loop itself never blocks on either.
 
+mod attempts;
+mod log;
+
+pub(crate) use attempts::AttemptOptions;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -11,57 +16,23 @@ use std::time::Duration;
 use tidegate_coordinator::{
     AbortReason, Job, JobAction, JobEnd, JobEvent, JobNote, TriggerRefusal,
 };
-use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, JobPlan};
+use tidegate_runtime::JobPlan;
 use tidegate_storage::JobStore;
-use tidegate_types::graph::OperatorRole;
-use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
+use tidegate_types::AttemptNumber;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::client::Shared;
 use crate::clock::Clock;
-use crate::files::StoredFiles;
-use crate::options::JobOptions;
 use crate::progress::{Observer, Progress};
 use crate::storage_actions::StorageActions;
-use crate::waiting::{Observed, WaitingFor, Watch};
+use crate::waiting::{WaitingFor, Watch};
+
+use attempts::Running;
+use log::log;
 
 /// How often the observer hears of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-
-/// An attempt that takes longer to stop is reported.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How the attempts of a job run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AttemptOptions {
-    mode: AlignmentMode,
-    buffer_timeout: Duration,
-    serialize: bool,
-    checkpoint_timeout: Duration,
-}
-
-impl AttemptOptions {
-    pub(crate) fn new(options: &JobOptions) -> Self {
-        AttemptOptions {
-            mode: options.mode,
-            buffer_timeout: options.buffer_timeout,
-            serialize: options.serialize,
-            checkpoint_timeout: options.settings.checkpoints.timeout,
-        }
-    }
-}
-
-struct Running {
-    attempt: Attempt,
-    observed: Observed,
-}
-
-impl Running {
-    fn number(&self) -> AttemptNumber {
-        self.observed.attempt
-    }
-}
 
 /// Drives one job to its end.
 pub(crate) struct Driver {
@@ -227,94 +198,6 @@ impl Driver {
         self.tasks.spawn_on(task, &self.runtime);
     }
 
-    fn start(
-        &mut self,
-        number: AttemptNumber,
-        restored: Option<CheckpointId>,
-        restore: RestorePlan,
-    ) {
-        let statistics = self.job.statistics();
-        self.observer
-            .on_attempt(statistics.latest_restored.as_ref());
-        let metrics = AttemptMetrics::new(self.plan.graph());
-        let reports = self.sender.clone();
-        let context = AttemptContext {
-            number,
-            restored,
-            restore,
-            files: Arc::new(StoredFiles {
-                store: self.store.clone(),
-                attempt: number,
-                runtime: self.runtime.clone(),
-            }),
-            reports: Arc::new(move |report| {
-                let _ = reports.send(JobEvent::Report(report));
-            }),
-            metrics: metrics.clone(),
-            mode: self.options.mode,
-            buffer_timeout: self.options.buffer_timeout,
-            serialize: self.options.serialize,
-        };
-        match Attempt::start(Arc::clone(&self.plan), context) {
-            Ok(attempt) => {
-                let observed = Observed {
-                    attempt: number,
-                    metrics,
-                };
-                self.shared.observe(Some(observed.clone()));
-                self.running = Some(Running { attempt, observed });
-            }
-            Err(error) => {
-                let cause = ErrorChain(&error).to_string();
-                let _ = self.sender.send(JobEvent::AttemptLaunchFailed {
-                    attempt: number,
-                    cause,
-                });
-            }
-        }
-    }
-
-    /// Joining waits for user code to return, so it has a thread of its own. Asked again, it
-    /// doesn't answer before that thread does.
-    fn stop(&mut self, attempt: AttemptNumber) {
-        if self.stopping == Some(attempt) {
-            return;
-        }
-        self.stopping = Some(attempt);
-        let running = self.running.take_if(|running| running.number() == attempt);
-        if let Some(running) = &running {
-            self.records_before += emitted(&self.plan, &running.observed.metrics);
-            self.shared.observe(None);
-        }
-        let sender = self.sender.clone();
-        let join = move || {
-            if let Some(running) = running {
-                running.attempt.stop();
-            }
-            let _ = sender.send(JobEvent::AttemptStopped { attempt });
-        };
-        let mut joined = self.runtime.spawn_blocking(join);
-        let watched = async move {
-            if tokio::time::timeout(STOP_PATIENCE, &mut joined)
-                .await
-                .is_err()
-            {
-                tracing::warn!(
-                    %attempt,
-                    "the attempt has not stopped after {STOP_PATIENCE:?}: code of the job, or the \
-                     storage, doesn't return; the job goes on when it does"
-                );
-                let _ = joined.await;
-            }
-        };
-        self.tasks.spawn_on(watched, &self.runtime);
-    }
-
-    fn records(&self) -> u64 {
-        let metrics = self.running.as_ref().map(|r| &r.observed.metrics);
-        self.records_before + metrics.map_or(0, |metrics| emitted(&self.plan, metrics))
-    }
-
     fn show_progress(&mut self) {
         let statistics = self.job.statistics();
         let now = self.clock.now().monotonic;
@@ -360,8 +243,7 @@ impl Driver {
     /// Lets everything end that was issued before the job's end.
     fn settle(&mut self) {
         if let Some(running) = self.running.take() {
-            self.records_before += emitted(&self.plan, &running.observed.metrics);
-            self.shared.observe(None);
+            self.take_leave_of(&running);
             running.attempt.stop();
         }
         let mut tasks = std::mem::take(&mut self.tasks);
@@ -369,45 +251,5 @@ impl Driver {
         self.runtime
             .block_on(async { while tasks.join_next().await.is_some() {} });
         self.show_progress();
-    }
-}
-
-/// Records emitted by the job's sources in one attempt.
-fn emitted(plan: &JobPlan, metrics: &AttemptMetrics) -> u64 {
-    let readers = plan
-        .graph()
-        .subtasks_where(|op| op.role == OperatorRole::Reader);
-    readers
-        .into_iter()
-        .map(|subtask| metrics.records_out(subtask))
-        .sum()
-}
-
-fn log(note: &JobNote) {
-    match note {
-        JobNote::CheckpointCompleted {
-            checkpoint,
-            bytes,
-            duration,
-            ..
-        } => {
-            tracing::debug!(%checkpoint, bytes, ?duration, "checkpoint completed");
-        }
-        JobNote::CheckpointAborted {
-            checkpoint, reason, ..
-        } => {
-            tracing::warn!(%checkpoint, %reason, "checkpoint aborted");
-        }
-        JobNote::TriggerFailed { cause } => {
-            tracing::warn!(cause, "no checkpoint could be triggered");
-        }
-        JobNote::AttemptFailed {
-            attempt,
-            reason,
-            decision,
-        } => {
-            let attempt = attempt.map(|attempt| attempt.to_string());
-            tracing::info!(attempt, %reason, %decision, "attempt failed");
-        }
     }
 }
