@@ -60,7 +60,7 @@ fn clocks_that_jump_and_drivers_that_stand_still_cause_no_burst() {
     assert!(total.completed >= 50 && total.aborted >= 50, "{total:?}");
 }
 
-// BC-08, BC-21, BC-22, BC-23, BC-60; FT-03: jobs that are stopped with savepoints all the time, and
+// BC-21, BC-22, BC-23, BC-60: jobs that are stopped with savepoints all the time, and
 // go on from them.
 #[test]
 fn savepoints_and_stops_keep_every_promise() {
