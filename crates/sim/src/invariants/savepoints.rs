@@ -2,6 +2,10 @@
 //! restored from without claiming it, stays as it is, restorable and with all its files in one
 //! folder. Once claimed it is the job's.
 //!
+//! Not promised: transactions that a plain savepoint lists. If its attempt dies before the next
+//! checkpoint completes, the next attempt removes them and writes their records anew, so that a
+//! sink restored from the savepoint misses them.
+//!
 //! Source: Flink's savepoints (FLIP-193, "Snapshots ownership"); the rule that savepoints are never
 //! subsumed; BC-22, a stop whose savepoint is complete names it.
 
