@@ -115,6 +115,10 @@ fn a_stop_whose_commit_fails_names_its_savepoint_and_goes_on_from_it() {
     let job = site.running("a", run);
     let older = job.checkpoint().unwrap();
     crate::wait_for_output(&site.output("a"));
+    let staged = site.output("a").join(".tidegate/staged");
+    crate::support::wait_until("both subtasks have committed", || {
+        crate::support::place::names(&staged).is_empty()
+    });
     let failing = tidegate_fault::inject("commit:write", ErrorKind::StorageFull, 0..1);
     let error = job.stop_with_savepoint(Some(&site.savepoints()), false);
     let error = error.unwrap_err();

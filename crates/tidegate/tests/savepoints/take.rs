@@ -67,8 +67,8 @@ fn assert_goes_on(site: &Site) {
     }
 }
 
-// SP-12: with checkpointing off. What it holds of uncommitted output is published by whoever goes
-// on from it, where it was written.
+// SP-01, SP-12: with checkpointing off; nothing is announced or committed. What it holds of
+// uncommitted output is published by whoever goes on from it, where it was written.
 #[test]
 fn a_savepoint_without_checkpointing_holds_uncommitted_output() {
     let _alone = alone();
