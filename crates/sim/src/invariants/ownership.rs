@@ -30,7 +30,7 @@ pub(crate) struct Ownership {
     /// Ever discarded: their deletion may still be under way.
     given_up: BTreeSet<String>,
     in_doubt: BTreeSet<CheckpointId>,
-    /// The newest checkpoint that anything was handed over for.
+    /// The newest checkpoint that has ended.
     newest: Option<CheckpointId>,
     /// Completed in this step.
     completed: Option<CheckpointId>,
@@ -42,7 +42,6 @@ impl Ownership {
             checkpoint, state, ..
         } = report
         {
-            self.newest = self.newest.max(Some(*checkpoint));
             let files = SubtaskState::files(state);
             self.taken
                 .extend(files.map(|file| (file.name.clone(), *checkpoint)));
@@ -55,6 +54,11 @@ impl Ownership {
         for file in completed.iter().flat_map(CompletedCheckpoint::files) {
             self.discarded.remove(&file.name);
         }
+    }
+
+    /// A checkpoint has completed or was aborted.
+    pub(crate) fn on_ended(&mut self, checkpoint: CheckpointId) {
+        self.newest = self.newest.max(Some(checkpoint));
     }
 
     pub(crate) fn on_doubt(&mut self, checkpoint: CheckpointId) {

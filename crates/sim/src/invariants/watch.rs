@@ -70,6 +70,13 @@ impl Watch {
     /// The coordinator wants this done, at this moment.
     pub(crate) fn on_action(&mut self, action: &JobAction, now: Now, store: &Store) -> Checked {
         self.outcomes.on_action(action)?;
+        if let JobAction::Note(
+            JobNote::CheckpointAborted { checkpoint, .. }
+            | JobNote::CheckpointCompleted { checkpoint, .. },
+        ) = action
+        {
+            self.ownership.on_ended(*checkpoint);
+        }
         self.requests.on_action(action)?;
         match action {
             JobAction::StartAttempt { .. } => self.bursts.on_attempt(),
