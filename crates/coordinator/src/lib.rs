@@ -35,7 +35,7 @@ pub use request::{Answer, Request, RequestId};
 pub use restart::{ParseRestartError, RestartStrategy};
 pub use restore::{
     DisplayPlan, KeyGroupFault, OperatorOutlook, RestoreError, RestoreOutlook,
-    adopt_max_parallelism, plan_restore, preview_restore,
+    adopt_max_parallelism, plan_restore, preview_restore, refuse_drained,
 };
 pub use settings::{CheckpointSettings, JobSettings, Retention, SettingsError};
 pub use statistics::{

@@ -264,8 +264,9 @@ impl CheckpointCoordinator {
 
     /// The job is over and nothing of it is kept: drops all completed checkpoints.
     pub(crate) fn drop_retained(&mut self, actions: &mut Vec<JobAction>) {
-        for checkpoint in std::mem::take(&mut self.retained) {
-            self.drop_completed(checkpoint, actions);
+        let retained = std::mem::take(&mut self.retained);
+        if !retained.is_empty() {
+            actions.push(JobAction::DiscardHistory(retained));
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use tidegate_types::message::{Notice, WriteOutcome};
 use tidegate_types::{
-    AttemptNumber, CheckpointBarrier, CheckpointId, JobId, SnapshotFormat, SnapshotKind,
+    AttemptNumber, CheckpointBarrier, CheckpointId, JobId, Owner, SnapshotFormat, SnapshotKind,
     SnapshotLocation,
 };
 
@@ -180,8 +180,10 @@ impl CheckpointCoordinator {
     /// A job that goes on from what it doesn't own must not refer to files of it: its checkpoints
     /// are full until one has completed that is its own.
     fn allowed(&self, format: SnapshotFormat) -> SnapshotFormat {
+        let newest = self.retained.last();
+        let owns_one = newest.is_some_and(|newest| newest.owner == Owner::Job);
         match format {
-            SnapshotFormat::Incremental if self.retained.is_empty() => SnapshotFormat::Full,
+            SnapshotFormat::Incremental if !owns_one => SnapshotFormat::Full,
             format => format,
         }
     }

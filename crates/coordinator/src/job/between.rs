@@ -157,7 +157,13 @@ impl Job {
     ) {
         let restart_at = match self.phase {
             Phase::Recovering { restart_at } => restart_at,
-            Phase::Cancelling => return self.settle(Next::End(JobEnd::Cancelled), actions),
+            Phase::Cancelling => {
+                // What turned out to be completed outlives the job, or not, like the rest.
+                if let Ok(completed) = completed.and_then(|found| self.check_recovered(found)) {
+                    self.checkpoints.on_recovered(completed);
+                }
+                return self.settle(Next::End(JobEnd::Cancelled), actions);
+            }
             _ => return,
         };
         match completed.and_then(|completed| self.check_recovered(completed)) {

@@ -25,7 +25,7 @@ use crate::failure::{FailureReason, StorageStep, TriggerRefusal};
 use crate::lifecycle::{Attempt, Next, Phase};
 
 use crate::restart::Restarts;
-use crate::restore::plan_restore;
+use crate::restore::{plan_restore, refuse_drained};
 use crate::settings::{JobSettings, Retention};
 use crate::statistics::{RestoredSummary, Statistics};
 
@@ -115,6 +115,9 @@ impl Job {
         let attempts = own.map(|completed| completed.attempt);
         let attempt_max = attempts.fold(facts.attempt_max, AttemptNumber::max);
         let latest = recovered.last().or(origin.as_ref());
+        latest
+            .map_or(Ok(()), |latest| refuse_drained(job, latest))
+            .map_err(JobError::Restore)?;
         plan_restore(&graph, latest, settings.allow_non_restored_state)
             .map_err(JobError::Restore)?;
         let graph = Arc::new(graph);

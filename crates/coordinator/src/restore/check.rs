@@ -3,9 +3,23 @@
 use std::collections::BTreeSet;
 
 use tidegate_types::graph::JobGraph;
-use tidegate_types::{CompletedCheckpoint, HASH_ID, OperatorCheckpoint, OperatorUid};
+use tidegate_types::{CompletedCheckpoint, HASH_ID, JobId, OperatorCheckpoint, OperatorUid};
 
 use super::{RestoreError, Saved, finished, keyed, lists, max_parallelism};
+
+/// Refuses to begin `job` from a savepoint that another job was drained into. The job itself may
+/// restore it, to commit what is left to commit and end.
+///
+/// # Errors
+/// [`RestoreError::Drained`].
+pub fn refuse_drained(job: JobId, checkpoint: &CompletedCheckpoint) -> Result<(), RestoreError> {
+    if checkpoint.kind.drains() && checkpoint.job != job {
+        return Err(RestoreError::Drained {
+            checkpoint: checkpoint.id,
+        });
+    }
+    Ok(())
+}
 
 /// Every reason why `checkpoint` can't be restored into `graph`; none if it can.
 pub(super) fn problems(
@@ -29,7 +43,7 @@ pub(super) fn problems(
             problems.extend(max_parallelism::check(spec, id, operator));
         }
     }
-    finished::check(graph, id, &saved, &mut problems);
+    finished::check(graph, checkpoint, &saved, &mut problems);
     problems
 }
 

@@ -39,6 +39,15 @@ pub enum KeyGroupFault {
 /// A checkpoint and a job that don't fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
+    /// The job that made it is done for good, and so would be any job begun from it.
+    #[error(
+        "`{checkpoint}` was taken by draining, which ends a job for good: nothing is left to go on \
+         with; stop without drain to get a savepoint that a job can be begun from"
+    )]
+    Drained {
+        /// The savepoint.
+        checkpoint: CheckpointId,
+    },
     /// Keys were mapped to key groups with another hash.
     #[error("`{checkpoint}` was made with the key hash `{found}`, this version uses `{expected}`")]
     Hash {

@@ -10,18 +10,32 @@
 //!   one left, when all its input has really ended. Refusing it instead would make checkpoints
 //!   near the end of a job restorable at one parallelism only. The same goes for checkpoints at
 //!   least once, where a subtask may finish before all channels have delivered the barrier.
+//!
+//! A savepoint taken with drain is different: all data had come to its end by decree, wherever the
+//! readers stood. Whoever restores it only commits what is left to commit and ends, so everybody
+//! has finished, readers with unread splits too.
 
 use tidegate_types::graph::{JobGraph, OperatorSpec, Partitioning};
-use tidegate_types::{CheckpointId, OperatorCheckpoint, SubtaskRestore};
+use tidegate_types::{CompletedCheckpoint, OperatorCheckpoint, SubtaskRestore};
 
 use super::{RestoreError, Saved};
 
 /// Marks the subtasks that have nothing left to do, operators in graph order.
 pub(super) fn carry_over(
     graph: &JobGraph,
+    checkpoint: &CompletedCheckpoint,
     saved: &Saved<'_>,
     operators: &mut [Vec<SubtaskRestore>],
 ) {
+    if checkpoint.kind.drains() {
+        for (spec, subtasks) in graph.operators.iter().zip(operators.iter_mut()) {
+            let known = saved.of(spec).is_some();
+            subtasks
+                .iter_mut()
+                .for_each(|subtask| subtask.finished = known);
+        }
+        return;
+    }
     for (spec, subtasks) in graph.operators.iter().zip(operators.iter_mut()) {
         if let Some(old) = saved.of(spec) {
             follow(old, subtasks);
@@ -65,7 +79,7 @@ fn take_back(graph: &JobGraph, operators: &mut [Vec<SubtaskRestore>]) -> bool {
 /// this graph had.
 pub(super) fn check(
     graph: &JobGraph,
-    checkpoint: CheckpointId,
+    checkpoint: &CompletedCheckpoint,
     saved: &Saved<'_>,
     problems: &mut Vec<RestoreError>,
 ) {
@@ -80,10 +94,10 @@ pub(super) fn check(
         }
         let inputs = || graph.inputs_of(id).map(|edge| graph.operator(edge.from));
         let new = inputs().find(|input| saved.of(input).is_none());
-        let none_had = !inputs().any(had_finished);
+        let none_had = !checkpoint.kind.drains() && !inputs().any(had_finished);
         let running = inputs().next().filter(|_| none_had);
         problems.extend(new.or(running).map(|input| RestoreError::UnfinishedInput {
-            checkpoint,
+            checkpoint: checkpoint.id,
             operator: spec.uid.clone(),
             input: input.uid.clone(),
         }));

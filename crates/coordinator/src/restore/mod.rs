@@ -16,6 +16,7 @@ mod max_parallelism;
 mod plan;
 mod report;
 
+pub use check::refuse_drained;
 pub use error::{KeyGroupFault, RestoreError};
 pub use max_parallelism::adopt_max_parallelism;
 pub use plan::DisplayPlan;
@@ -61,7 +62,7 @@ pub fn plan_restore(
             lists::deal_out(operator, subtasks);
         }
     }
-    finished::carry_over(graph, &saved, &mut operators);
+    finished::carry_over(graph, checkpoint, &saved, &mut operators);
     Ok(RestorePlan { operators })
 }
 

@@ -154,6 +154,13 @@ impl World {
                 self.on_notice(notice.clone());
             }
             JobAction::DropCompleted(_) | JobAction::DiscardFiles { .. } => self.delete(action),
+            JobAction::DiscardHistory(completed) => {
+                let ascending = completed.windows(2).all(|pair| pair[0].id < pair[1].id);
+                assert!(ascending && !completed.is_empty());
+                completed
+                    .iter()
+                    .for_each(|completed| self.drop_completed(completed));
+            }
             JobAction::StartAttempt {
                 attempt, restore, ..
             } => self.on_start(*attempt, *restore),
@@ -199,18 +206,7 @@ impl World {
 
     fn delete(&mut self, action: JobAction) {
         match &action {
-            JobAction::DropCompleted(dropped) => {
-                self.store.remove(&dropped.id);
-                match dropped.owner {
-                    Owner::Job => {
-                        let files: Vec<FileHandle> = dropped.files().cloned().collect();
-                        self.discard(dropped.id, &files);
-                    }
-                    Owner::User => {
-                        self.savepoints.insert(dropped.id, (**dropped).clone());
-                    }
-                }
-            }
+            JobAction::DropCompleted(dropped) => self.drop_completed(dropped),
             JobAction::DiscardFiles {
                 checkpoint,
                 location,
@@ -228,6 +224,19 @@ impl World {
             other => unreachable!("{other:?} deletes nothing"),
         }
         self.outstanding.push(action);
+    }
+
+    fn drop_completed(&mut self, dropped: &CompletedCheckpoint) {
+        self.store.remove(&dropped.id);
+        match dropped.owner {
+            Owner::Job => {
+                let files: Vec<FileHandle> = dropped.files().cloned().collect();
+                self.discard(dropped.id, &files);
+            }
+            Owner::User => {
+                self.savepoints.insert(dropped.id, dropped.clone());
+            }
+        }
     }
 
     fn on_end(&mut self, end: &JobEnd) {

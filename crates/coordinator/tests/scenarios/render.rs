@@ -41,6 +41,12 @@ pub(crate) fn action(action: &JobAction) -> String {
             owner,
         } => format!("store-pointer {checkpoint} at {location}, {owner:?} owns it"),
         JobAction::DropCompleted(checkpoint) => format!("drop {}", checkpoint.id),
+        JobAction::DiscardHistory(completed) => {
+            let ids = completed
+                .iter()
+                .map(|completed| format!(" {}", completed.id));
+            format!("discard-history{}", ids.collect::<String>())
+        }
         JobAction::DiscardFiles {
             checkpoint,
             location,
