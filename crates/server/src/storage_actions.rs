@@ -154,6 +154,12 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
         JobAction::MarkFinished { checkpoint } => JobEvent::MarkedFinished {
             outcome: store.mark_finished(checkpoint).await,
         },
+        JobAction::DiscardHistory(completed) => {
+            for checkpoint in &completed {
+                warn(store.drop_completed(checkpoint).await);
+            }
+            return None;
+        }
         JobAction::DropCompleted(checkpoint) => {
             warn(store.drop_completed(&checkpoint).await);
             JobEvent::Deleted {

@@ -106,6 +106,11 @@ impl Process {
     fn perform(&mut self, action: JobAction, outside: &mut Outside) -> Checked {
         match action {
             JobAction::DropCompleted(checkpoint) => self.drop_completed(&checkpoint, outside),
+            JobAction::DiscardHistory(completed) => {
+                for checkpoint in &completed {
+                    self.drop_completed(checkpoint, outside);
+                }
+            }
             JobAction::DiscardFiles {
                 checkpoint,
                 location,

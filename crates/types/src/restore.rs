@@ -42,7 +42,8 @@ pub struct SubtaskRestore {
     pub keyed: Vec<KeyedStateHandle>,
     /// Operator list states, already dealt out: every element here belongs to this subtask.
     pub lists: Vec<ListState>,
-    /// Whether `finish()` had run before the checkpoint and must not run again.
+    /// Whether its data had come to its end before the checkpoint: `finish()` has run and must not
+    /// run again; a source reads nothing any more, whatever is left in its state.
     pub finished: bool,
 }
 

@@ -354,6 +354,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         if self.end_sent || self.stopped {
             return Ok(Rest::Nothing);
         }
+        if self.is_restored_at_its_end() {
+            self.end()?;
+            return Ok(Rest::Nothing);
+        }
         let ended = self.current.is_none() && self.inputs.all_ended();
         let Phase::Running(logic) = &mut self.phase else {
             return Ok(Rest::Nothing);
@@ -373,6 +377,13 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                 Rest::Nothing
             }
         })
+    }
+
+    /// A source whose data had come to its end before the checkpoint, by itself or because the job
+    /// was being drained: it reads nothing any more, whatever is left in its state.
+    fn is_restored_at_its_end(&self) -> bool {
+        let is_source = self.is_reader || self.inputs.channel_count() == 0;
+        is_source && self.context.restore.finished
     }
 
     /// All input has ended and the logic has nothing more to do.

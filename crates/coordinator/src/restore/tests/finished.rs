@@ -127,3 +127,46 @@ fn a_new_operator_before_a_finished_one_is_refused() {
     ]);
     assert_eq!(behind, [""; 0]);
 }
+
+/// A savepoint that a job was drained into while its source had more to read.
+fn drained() -> CompletedCheckpoint {
+    let mut drained = checkpoint(vec![
+        operator("source", ended(&[false])),
+        operator("map", ended(&[true, true])),
+    ]);
+    drained.kind = SnapshotKind::StopWithSavepoint { drain: true };
+    drained
+}
+
+// SP-07, SP-10, BC-22: whoever restores it commits what is left to commit and ends; nobody reads
+// on, and nobody finishes twice, at any parallelism.
+#[test]
+fn a_drained_job_is_restored_at_its_end() {
+    for parallelism in [1, 2, 3] {
+        let graph = graph(&[("map", parallelism), ("new", 1)]);
+        let plan = plan_restore(&graph, Some(&drained()), false).unwrap();
+        let finished = |id| plan.of(OperatorId(id)).iter().map(|s| s.finished);
+        assert!(finished(0).chain(finished(1)).all(|finished| finished));
+        assert!(
+            finished(2).all(|finished| !finished),
+            "it has yet to finish"
+        );
+    }
+    // Without drain the same is no checkpoint of ours.
+    let mut stopped = drained();
+    stopped.kind = SnapshotKind::StopWithSavepoint { drain: false };
+    assert!(plan_restore(&graph(&[("map", 2)]), Some(&stopped), false).is_err());
+}
+
+// SP-07: draining is for good.
+#[test]
+fn no_other_job_begins_from_a_drained_one() {
+    let drained = drained();
+    assert_eq!(refuse_drained(drained.job, &drained), Ok(()));
+    let error = refuse_drained(JobId(77), &drained).unwrap_err().to_string();
+    assert!(
+        error.starts_with("`chk-7` was taken by draining"),
+        "{error}"
+    );
+    assert_eq!(refuse_drained(JobId(77), &checkpoint(vec![])), Ok(()));
+}
