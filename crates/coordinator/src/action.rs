@@ -162,9 +162,9 @@ pub enum JobAction {
     /// what can't be deleted is left for a sweep. Idempotent.
     DropCompleted(Box<CompletedCheckpoint>),
     /// The job is over and none of its completed checkpoints outlives it: durably note that nothing
-    /// up to the last of these is ever restored, and only then drop them all, as
-    /// [`DropCompleted`](Self::DropCompleted) does, ascending. If the note can't be made, drop none:
-    /// an older one would be taken for the latest. No report: [`End`](Self::End) follows.
+    /// up to the last of these is ever restored, and only then drop them all, ascending, as
+    /// [`DropCompleted`](Self::DropCompleted) does. If the note can't be made, drop none: an older
+    /// one would be taken for the latest. No report: [`End`](Self::End) follows.
     DiscardHistory(Vec<CompletedCheckpoint>),
     /// Delete files that belong to no checkpoint any more, then report
     /// [`Deleted`](crate::JobEvent::Deleted). Idempotent.

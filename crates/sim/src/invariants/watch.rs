@@ -2,7 +2,7 @@
 
 use tidegate_coordinator::{AbortReason, CheckpointSettings, JobAction, JobEvent, JobNote, Now};
 use tidegate_types::message::Notice;
-use tidegate_types::{CheckpointId, SnapshotKind};
+use tidegate_types::{CheckpointId, CompletedCheckpoint, SnapshotKind};
 
 use super::bursts::Bursts;
 use super::concurrency::within_concurrency;
@@ -106,17 +106,21 @@ impl Watch {
                 let (retention, in_doubt) = (self.settings.retention, self.ownership.is_in_doubt());
                 self.kept.on_end(end, retention, in_doubt, store)?;
             }
-            JobAction::DropCompleted(checkpoint) => {
-                self.kept.on_drop(checkpoint, store);
-                self.ownership
-                    .on_discard(checkpoint.id, checkpoint.files())?;
-            }
+            JobAction::DropCompleted(checkpoint) => self.on_drop(checkpoint, store)?,
+            JobAction::DiscardHistory(completed) => completed
+                .iter()
+                .try_for_each(|checkpoint| self.on_drop(checkpoint, store))?,
             JobAction::DiscardFiles {
                 checkpoint, files, ..
             } => self.ownership.on_discard(*checkpoint, files.iter())?,
             _ => {}
         }
         Ok(())
+    }
+
+    fn on_drop(&mut self, checkpoint: &CompletedCheckpoint, store: &Store) -> Checked {
+        self.kept.on_drop(checkpoint, store);
+        self.ownership.on_discard(checkpoint.id, checkpoint.files())
     }
 
     fn on_periodic(&mut self, now: Now) -> Checked {
