@@ -170,3 +170,22 @@ fn no_other_job_begins_from_a_drained_one() {
     );
     assert_eq!(refuse_drained(JobId(77), &checkpoint(vec![])), Ok(()));
 }
+
+// The order of edges says nothing about the way of the data.
+#[test]
+fn what_is_taken_back_is_taken_back_all_the_way() {
+    let saved = checkpoint(vec![
+        operator("source", ended(&[true])),
+        operator("map", ended(&[true, false])),
+        operator("sink", ended(&[true, false])),
+        operator("log", ended(&[true, false])),
+    ]);
+    let mut graph = graph(&[("map", 2), ("sink", 2), ("log", 2)]);
+    graph.edges[1].partitioning = Rebalance;
+    graph.edges[2].partitioning = Forward;
+    graph.edges.reverse();
+    let plan = plan_restore(&graph, Some(&saved), false).unwrap();
+    for operator in [2, 3].map(OperatorId) {
+        assert!(plan.of(operator).iter().all(|subtask| !subtask.finished));
+    }
+}
