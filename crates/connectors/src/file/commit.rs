@@ -11,38 +11,49 @@ use std::path::Path;
 
 use tidegate_runtime::BoxError;
 use tidegate_runtime::sink::Committer;
-use tidegate_types::{AttemptNumber, JobId};
+use tidegate_types::AttemptNumber;
 
 use super::error::FileSinkError;
 use super::layout::{Layout, attempt_of, list, sync_folder};
+use super::owner::{Owner, owner_of};
 use super::writer::FileTransaction;
 
 /// Publishes the files of one subtask.
 #[derive(Debug)]
 pub struct FileCommitter {
     layout: Layout,
-    /// The job that the folder belongs to.
-    job: Option<JobId>,
+    /// Whom the folder belongs to.
+    owner: Option<Owner>,
 }
 
 impl FileCommitter {
-    pub(super) fn new(layout: Layout, job: Option<JobId>) -> Self {
-        FileCommitter { layout, job }
+    pub(super) fn new(layout: Layout, owner: Option<Owner>) -> Self {
+        FileCommitter { layout, owner }
     }
 
-    /// The output folder that a transaction belongs to: this one, wherever it has been moved to, or
-    /// that of the job whose snapshot this job was begun from.
-    fn layout_of(&self, transaction: &FileTransaction) -> Layout {
-        match (transaction.job, self.job) {
-            (Some(writer), Some(job)) if writer != job.0 => {
-                Layout::new(Path::new(&transaction.dir))
-            }
-            _ => self.layout.clone(),
+    /// The output folder that a transaction belongs to: this one, wherever it has been moved to; or
+    /// the one that it was written to, if this sink had another folder then, or if that was the
+    /// sink of the job whose snapshot this job was begun from.
+    fn layout_of(&self, transaction: &FileTransaction) -> Result<Layout, FileSinkError> {
+        let written = Layout::new(Path::new(&transaction.dir));
+        let job = self.owner.as_ref().map(|owner| owner.job.0);
+        if transaction.job.is_some() && job.is_some() && transaction.job != job {
+            return Ok(written);
+        }
+        // What lies there counts only as long as the folder is this sink's: names of files are
+        // unique in one folder.
+        match !holds(&self.layout, transaction)? && self.has_owned(&written)? {
+            true => Ok(written),
+            false => Ok(self.layout.clone()),
         }
     }
 
+    fn has_owned(&self, other: &Layout) -> Result<bool, FileSinkError> {
+        Ok(self.owner.is_some() && owner_of(other)? == self.owner)
+    }
+
     fn publish(&self, transaction: &FileTransaction) -> Result<(), FileSinkError> {
-        let layout = self.layout_of(transaction);
+        let layout = self.layout_of(transaction)?;
         let staged = layout.staged(&transaction.staged);
         let target = layout.published(&transaction.published);
         let error = |cause| FileSinkError::Publish {
@@ -80,6 +91,22 @@ impl FileCommitter {
         tidegate_fault::point("commit-unlink:after");
         Ok(())
     }
+}
+
+/// Whether the file of a transaction is in an output folder, staged or published.
+fn holds(layout: &Layout, transaction: &FileTransaction) -> Result<bool, FileSinkError> {
+    // Ordering: a commit under way makes the final name before it removes the staged one.
+    for path in [
+        layout.staged(&transaction.staged),
+        layout.published(&transaction.published),
+    ] {
+        match path.try_exists() {
+            Ok(false) => {}
+            Ok(true) => return Ok(true),
+            Err(cause) => return Err(FileSinkError::Publish { path, cause }),
+        }
+    }
+    Ok(false)
 }
 
 /// Makes what was published in an output folder durable.

@@ -135,6 +135,12 @@ pub enum FileSinkError {
         #[source]
         cause: io::Error,
     },
+    /// The path of the output folder is kept in checkpoints as text.
+    #[error("the path of the output folder `{path}` is not valid UTF-8; choose another folder")]
+    DirNotUtf8 {
+        /// The path, as far as it can be shown.
+        path: PathBuf,
+    },
     /// The file system can't publish files without replacing others.
     #[error("`{path}` is on a file system without hard links, which publishing files needs")]
     NoHardLinks {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tidegate_types::{AttemptNumber, CheckpointId};
 
+use super::error::FileSinkError;
+
 /// Folder within the output folder for everything that readers should not see.
 const HIDDEN: &str = ".tidegate";
 /// The staging folder, the hidden one, and the output folder.
@@ -26,6 +28,19 @@ impl Layout {
 
     pub(super) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The absolute path of the output folder, as checkpoints keep it.
+    ///
+    /// # Errors
+    /// If it isn't UTF-8, or the current folder is needed and isn't known.
+    pub(super) fn recorded(&self) -> Result<String, FileSinkError> {
+        let absolute = std::path::absolute(&self.dir).map_err(|cause| FileSinkError::Prepare {
+            path: self.dir.clone(),
+            cause,
+        })?;
+        let text = absolute.into_os_string().into_string();
+        text.map_err(|path| FileSinkError::DirNotUtf8 { path: path.into() })
     }
 
     /// Where it is written who owns the folder.

@@ -79,12 +79,12 @@ pub(super) fn claim(
     }
 }
 
-/// The job that the folder belongs to, if it says so.
+/// Whom the folder belongs to, if it says so; nobody if there is no such folder.
 ///
 /// # Errors
 /// If what it says can't be read.
-pub(super) fn owner_of(layout: &Layout) -> Result<Option<JobId>, FileSinkError> {
-    Ok(read(&layout.owner())?.map(|owner| owner.job))
+pub(super) fn owner_of(layout: &Layout) -> Result<Option<Owner>, FileSinkError> {
+    read(&layout.owner())
 }
 
 fn check(layout: &Layout, found: &Owner, owner: &Owner) -> Result<(), FileSinkError> {

@@ -25,9 +25,13 @@ const ROLL_BYTES: u64 = 128 << 20;
 /// are not output. Files appear one by one: commits are atomic per file, not per checkpoint.
 ///
 /// The folder belongs to one sink of one job, for as long as it exists. It must be on a file
-/// system with hard links, and one that all subtasks share. Whoever moves published files away
-/// should leave those of the last checkpoints for a while: a restored job looks whether they have
-/// been published, and takes a file that is nowhere for lost.
+/// system with hard links, and one that all subtasks share; its path must be UTF-8. Whoever moves
+/// published files away should leave those of the last checkpoints for a while: a restored job
+/// looks whether they have been published, and takes a file that is nowhere for lost.
+///
+/// The folder may be moved as a whole while the job doesn't run. The job may also go on with another
+/// one: new output goes there, the old one stays where it is, and what the restored checkpoint
+/// lists of it is published there if it isn't yet.
 ///
 /// ```
 /// use tidegate_connectors::{FileSink, WriteLine};
@@ -115,6 +119,7 @@ impl<T: 'static, F: LineFormat<T>> TwoPhaseSink<T> for FileSink<F> {
 
     fn check(&self, uid: &OperatorUid, context: SubmitContext) -> Result<(), BoxError> {
         let layout = Layout::new(&self.dir);
+        layout.recorded()?;
         let owner = Owner {
             job: context.job,
             uid: uid.clone(),
@@ -141,19 +146,15 @@ impl<T: 'static, F: LineFormat<T>> TwoPhaseSink<T> for FileSink<F> {
                 .create()
                 .map_err(|cause| FileSinkError::Prepare { path, cause })?;
         }
-        let job = owner_of(&layout)?;
-        Ok(FileWriter::new(
-            layout,
-            job,
-            &context,
-            Arc::clone(&self.format),
-            self.roll_bytes,
-        ))
+        let job = owner_of(&layout)?.map(|owner| owner.job);
+        let format = Arc::clone(&self.format);
+        let writer = FileWriter::new(layout, job, &context, format, self.roll_bytes)?;
+        Ok(writer)
     }
 
     fn committer(&self, _context: SinkContext) -> Result<FileCommitter, BoxError> {
         let layout = Layout::new(&self.dir);
-        let job = owner_of(&layout)?;
-        Ok(FileCommitter::new(layout, job))
+        let owner = owner_of(&layout)?;
+        Ok(FileCommitter::new(layout, owner))
     }
 }

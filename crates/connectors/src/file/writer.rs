@@ -25,8 +25,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// A staged file, complete: what it takes to publish it. Names are relative to the output folder,
 /// which may be moved as a whole.
 ///
-/// A job that is begun from another job's snapshot has an output folder of its own; what the
-/// snapshot lists lies in the folder of the job that wrote it, and is published there.
+/// A job that is begun from another job's snapshot has an output folder of its own, and a job may
+/// go on with another folder than before. What the snapshot lists lies in the folder that it was
+/// written to, and is published there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTransaction {
     /// The job that wrote it; `None` if its output folder didn't say.
@@ -108,10 +109,9 @@ impl<F> FileWriter<F> {
         context: &SinkContext,
         format: Arc<F>,
         roll_bytes: u64,
-    ) -> Self {
-        let dir = std::path::absolute(layout.dir()).unwrap_or_else(|_| layout.dir().to_owned());
-        FileWriter {
-            dir: dir.to_string_lossy().into_owned(),
+    ) -> Result<Self, FileSinkError> {
+        Ok(FileWriter {
+            dir: layout.recorded()?,
             layout,
             job,
             attempt: context.attempt,
@@ -122,7 +122,7 @@ impl<F> FileWriter<F> {
             open: None,
             closed: Vec::new(),
             next_sequence: 0,
-        }
+        })
     }
 
     fn open(&mut self) -> Result<&mut StagedFile, FileSinkError> {

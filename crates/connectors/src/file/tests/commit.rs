@@ -187,6 +187,57 @@ fn an_output_folder_may_be_moved() {
     assert!(moved.path().join("out").join(&file.published).exists());
 }
 
+/// Commits a file with the sink of a later attempt, which writes to another folder now.
+fn commit_from(elsewhere: &Output, file: &FileTransaction) -> Result<(), BoxError> {
+    elsewhere.commit(2, &stored(file))
+}
+
+// The job goes on with another output folder: what was written belongs where it was written.
+#[test]
+fn what_another_folder_of_the_sink_holds_is_published_there() {
+    for is_published in [false, true] {
+        let (old, new) = (Output::new(), Output::new());
+        let file = old.transaction(1, 1, &["a"]);
+        if is_published {
+            old.commit(1, &file).unwrap();
+        }
+        for _ in 0..2 {
+            commit_from(&new, &file).unwrap();
+            assert_eq!(old.published_lines(), ["a"]);
+        }
+        assert_eq!(old.staged(), Vec::<String>::new());
+        assert_eq!(new.visible(), Vec::<String>::new());
+    }
+}
+
+// BC-28: nor is it taken from a folder that others have made there since.
+#[test]
+fn what_another_folder_of_the_sink_has_lost_is_lost() {
+    let new = Output::new();
+    let lost = |file: &FileTransaction| {
+        let message = commit_from(&new, file).unwrap_err().to_string();
+        assert!(
+            message.starts_with("data was lost") && message.contains(&file.published),
+            "{message}"
+        );
+    };
+    let old = Output::new();
+    let file = old.transaction(1, 1, &["a"]);
+    fs::remove_file(old.path(STAGED).join(&file.staged)).unwrap();
+    lost(&file);
+
+    let file = old.transaction(1, 2, &["a"]);
+    let owner = old.path(".tidegate/owner");
+    for (job, uid) in [(2, "out"), (1, "copy")] {
+        fs::remove_file(&owner).unwrap();
+        check(&old.sink(), job, uid, true).unwrap();
+        lost(&file);
+    }
+    assert_eq!(old.visible(), Vec::<String>::new());
+    fs::remove_dir_all(old.dir.path()).unwrap();
+    lost(&file);
+}
+
 // BC-28, BC-29
 #[test]
 fn a_file_that_is_nowhere_is_a_loss_that_names_it() {
@@ -319,4 +370,21 @@ fn a_place_that_is_no_folder_is_refused() {
     let error = check(&FileSink::new(&file), 1, "out", true).unwrap_err();
     let message = ErrorChain(error.as_ref()).to_string();
     assert!(message.contains(file.to_str().unwrap()), "{message}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_whose_path_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"out\xff");
+    let sink = FileSink::new(dir.path().join(name).join("counts"));
+    let message = check(&sink, 1, "out", true).unwrap_err().to_string();
+    assert!(
+        message.contains("not valid UTF-8") && message.contains("out\u{fffd}/counts"),
+        "{message}"
+    );
+    assert_eq!(list(dir.path()).unwrap(), Vec::<String>::new());
+    TwoPhaseSink::<String>::writer(&sink, context(1, 0)).unwrap_err();
 }
