@@ -4,6 +4,8 @@ use tidegate_coordinator::{AbortReason, Answer, CompletedSummary, TriggerRefusal
 use tidegate_storage::StorageError;
 use tidegate_types::{CheckpointId, SnapshotKind};
 
+use crate::error::RunError;
+
 /// Why a request to a running job came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
@@ -20,7 +22,9 @@ pub enum RequestError {
     /// Nothing was begun.
     #[error("the request was refused")]
     Refused(#[source] TriggerRefusal),
-    /// The snapshot was begun and came to nothing; what was written of it is deleted.
+    /// The snapshot was begun and came to nothing. What was written of it is deleted, as far as
+    /// storage lets it be; of [`AbortReason::OutcomeUnknown`] nothing is, since it may be complete
+    /// after all.
     #[error("`{checkpoint}` failed")]
     Failed {
         /// Its id.
@@ -31,12 +35,14 @@ pub enum RequestError {
         #[source]
         reason: AbortReason,
     },
-    /// The savepoint of a stop is durable and complete, but the job failed before everything up to
-    /// it was committed. It has not stopped: it restarts from the savepoint, which commits the
-    /// rest, and goes on. Ask again.
+    /// The savepoint of a stop is durable and complete, but the attempt failed or was cancelled
+    /// before everything up to it was committed. A job that has failed restarts from the savepoint,
+    /// which commits the rest, and goes on: ask again. One that was cancelled, or whose restart
+    /// strategy has given up, has ended; it can be started from the savepoint.
     #[error(
         "the job was not stopped: its savepoint `{}` is complete, but not everything up to it was \
-         committed ({cause}); the job goes on from it, or can be started from it",
+         committed ({cause}); if the job still runs it goes on from it, else it can be started \
+         from it",
         place(savepoint)
     )]
     NotStopped {
@@ -44,6 +50,20 @@ pub enum RequestError {
         savepoint: Box<CompletedSummary>,
         /// What failed, for people.
         cause: String,
+    },
+    /// The savepoint of a stop is complete and everything up to it is committed, but the job's end
+    /// was not that of a stop. It doesn't run any more.
+    #[error(
+        "the savepoint `{}` is complete and everything up to it is committed, but the job came to \
+         another end",
+        place(savepoint)
+    )]
+    EndedOtherwise {
+        /// The savepoint.
+        savepoint: Box<CompletedSummary>,
+        /// How it ended.
+        #[source]
+        cause: Box<RunError>,
     },
 }
 

@@ -93,8 +93,14 @@ impl JobClient {
     /// With `drain` all data comes to its end before the savepoint, as if the sources had: what
     /// operators hold back comes out, and the job is done for good.
     ///
+    /// The job is over then as it is after [`wait`](Self::wait): the next run may be started at once.
+    ///
     /// # Errors
-    /// See [`RequestError`]. The job then goes on; after a failure in the middle, by restarting.
+    /// See [`RequestError`]. The job then goes on, unless the error says that it has ended; after a
+    /// failure in the middle, by restarting.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait) does.
     pub fn stop_with_savepoint(
         &self,
         directory: Option<&str>,
@@ -102,7 +108,16 @@ impl JobClient {
     ) -> Result<CompletedSummary, RequestError> {
         let directory = parse(directory)?;
         let request = Request::StopWithSavepoint { directory, drain };
-        error::completed(self.shared.request(request))
+        let savepoint = error::completed(self.shared.request(request))?;
+        // Ordering: the answer comes when everything is committed. Threads, the lock and what is to
+        // be deleted are a matter of the job's end.
+        match self.wait() {
+            Ok(_) => Ok(savepoint),
+            Err(cause) => Err(RequestError::EndedOtherwise {
+                savepoint: Box::new(savepoint),
+                cause: Box::new(cause),
+            }),
+        }
     }
 
     /// Aborts a checkpoint or savepoint that is under way. Its requester, if it has one, is told.
@@ -175,4 +190,65 @@ fn parse(directory: Option<&str>) -> Result<Option<SnapshotLocation>, RequestErr
         }),
     };
     directory.map(parse).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tidegate_coordinator::Answer;
+    use tidegate_types::SnapshotKind;
+    use tidegate_types::graph::JobGraph;
+
+    use super::*;
+    use crate::report::JobOutcome;
+
+    fn savepoint() -> CompletedSummary {
+        CompletedSummary {
+            checkpoint: CheckpointId(3),
+            kind: SnapshotKind::StopWithSavepoint { drain: false },
+            location: Some(SnapshotLocation::new("file:///savepoints/3")),
+            bytes: 0,
+            duration: Duration::ZERO,
+        }
+    }
+
+    /// What a stop says that is answered well, of a job that ends like this after the answer.
+    fn stopped_and(ended: Ended) -> Result<CompletedSummary, RequestError> {
+        let (sender, events) = channel();
+        let name = "job".to_owned();
+        let shared = Shared::new(name, JobGraph::default(), Clock::start(), sender);
+        let client = JobClient {
+            shared: Arc::new(shared),
+        };
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| client.stop_with_savepoint(None, false));
+            let event = events.recv().unwrap();
+            let JobEvent::Requested { request, .. } = event else {
+                panic!("{event:?}")
+            };
+            client
+                .shared
+                .answer(request, Answer::Completed(savepoint()));
+            client.shared.end(ended);
+            asked.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn a_stop_is_told_how_the_job_ended() {
+        let outcome = JobOutcome::Finished;
+        let well = Ended::Well(Box::new(JobReport::without_a_run(outcome)));
+        assert_eq!(stopped_and(well).unwrap(), savepoint());
+        let latest = Some(CheckpointId(3));
+        let error = stopped_and(Ended::Cancelled { latest }).unwrap_err();
+        assert!(
+            error.to_string().contains("`file:///savepoints/3`"),
+            "{error}"
+        );
+        let RequestError::EndedOtherwise { cause, .. } = error else {
+            panic!("{error:?}")
+        };
+        assert!(matches!(*cause, RunError::Cancelled { .. }), "{cause}");
+    }
 }

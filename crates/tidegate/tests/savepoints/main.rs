@@ -53,6 +53,8 @@ struct Run {
     restore: Option<RestoreOptions>,
     max_parallelism: Option<u32>,
     count: &'static str,
+    /// The job whose output folder it writes to, if that isn't its own.
+    output: Option<&'static str>,
     change: fn(&mut JobOptions),
 }
 
@@ -65,6 +67,7 @@ impl Default for Run {
             restore: None,
             max_parallelism: None,
             count: "count",
+            output: None,
             change: |_| {},
         }
     }
@@ -146,7 +149,8 @@ impl Site {
         if let Some(max) = run.max_parallelism {
             counts = counts.max_parallelism(MaxParallelism::new(max).unwrap());
         }
-        counts.sink("sink", FileSink::new(self.output(name)));
+        let output = self.output(run.output.unwrap_or(name));
+        counts.sink("sink", FileSink::new(output));
         env.start("job")
     }
 

@@ -67,6 +67,49 @@ fn a_drained_job_is_finished() {
     assert!(crate::support::files(&site.output("a")) == output);
 }
 
+// Whoever is told that the job has stopped may run it again: its lock is free, and what doesn't
+// outlive its end is gone.
+#[test]
+fn a_stopped_job_may_be_started_again_at_once() {
+    let _alone = alone();
+    let site = Site::new();
+    for drain in [false, false, false, true] {
+        let job = site.running("a", Run::slow());
+        job.checkpoint().unwrap();
+        let savepoint = job.stop_with_savepoint(Some(&site.savepoints()), drain);
+        assert!(job.has_ended());
+        let savepoint = savepoint.unwrap().checkpoint.0;
+        let left = if drain { vec![] } else { vec![savepoint] };
+        assert_eq!(site.completed("a"), left);
+        assert!(!site.namespace("a").join("chk-1").exists());
+    }
+    let again = site.start("a", Run::default()).unwrap().wait().unwrap();
+    assert_eq!(again.outcome, JobOutcome::AlreadyFinished);
+}
+
+// The same but for the folder of the output: what is committed stays as it is where it is.
+#[test]
+fn a_stopped_job_goes_on_with_another_output_folder() {
+    let _alone = alone();
+    let site = Site::new();
+    let job = site.running("a", Run::slow());
+    job.checkpoint().unwrap();
+    crate::wait_for_output(&site.output("a"));
+    let savepoint = job.stop_with_savepoint(Some(&site.savepoints()), false);
+    let before = crate::support::files(&site.output("a"));
+
+    let elsewhere = Run {
+        parallelism: 3,
+        output: Some("b"),
+        ..Run::default()
+    };
+    let report = site.start("a", elsewhere).unwrap().wait().unwrap();
+    assert_eq!(report.outcome, JobOutcome::Finished);
+    assert_eq!(report.restored, Some(savepoint.unwrap().checkpoint));
+    assert!(crate::support::files(&site.output("a")) == before);
+    site.assert_exact(&["a", "b"]);
+}
+
 // D4: a job is stopped once. Everybody is told.
 #[test]
 fn a_second_stop_is_refused() {
