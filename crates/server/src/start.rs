@@ -31,9 +31,9 @@ use crate::restore::{adopt, check_files, latest, recovery};
 /// A dry run starts nothing: the result has ended already, and says how it would go on.
 ///
 /// # Errors
-/// See [`RunError`]. Nothing runs then. What the job goes on from is as it was, but the namespace may
-/// have been made or taken over, its origin recorded or claimed, files that no completed checkpoint
-/// refers to removed, and output folders claimed by sinks.
+/// See [`RunError`]. Nothing runs then. What the job goes on from is as it was, but the namespace
+/// may have been made or taken over, its origin recorded or claimed, files that no completed
+/// checkpoint refers to removed, and output folders claimed by sinks.
 pub fn start(
     mut plan: JobPlan,
     options: &JobOptions,

@@ -29,9 +29,9 @@ const ROLL_BYTES: u64 = 128 << 20;
 /// published files away should leave those of the last checkpoints for a while: a restored job
 /// looks whether they have been published, and takes a file that is nowhere for lost.
 ///
-/// The folder may be moved as a whole while the job doesn't run. The job may also go on with another
-/// one: new output goes there, the old one stays where it is, and what the restored checkpoint
-/// lists of it is published there if it isn't yet.
+/// The folder may be moved as a whole while the job doesn't run. The job may also go on with
+/// another one: new output goes there, the old one stays where it is, and what the restored
+/// checkpoint lists of it is published there if it isn't yet.
 ///
 /// ```
 /// use tidegate_connectors::{FileSink, WriteLine};

@@ -93,7 +93,8 @@ impl JobClient {
     /// With `drain` all data comes to its end before the savepoint, as if the sources had: what
     /// operators hold back comes out, and the job is done for good.
     ///
-    /// The job is over then as it is after [`wait`](Self::wait): the next run may be started at once.
+    /// The job is over then as it is after [`wait`](Self::wait): the next run may be started at
+    /// once.
     ///
     /// # Errors
     /// See [`RequestError`]. The job then goes on, unless the error says that it has ended; after a

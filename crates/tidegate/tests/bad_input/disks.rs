@@ -126,9 +126,10 @@ fn a_commit_that_fails_is_made_up_for_after_a_restart() {
         let failing = inject("commit:write", ErrorKind::StorageFull, calls.clone());
         let report = env.execute("commits").unwrap();
         assert_eq!(failing.remaining(), 0, "not all was injected");
-        let failures = calls.end - calls.start;
-        assert_eq!(
-            report.statistics.restarts, failures,
+        // Both subtasks may fail in one attempt.
+        let restarts = report.statistics.restarts;
+        assert!(
+            (1..=calls.end - calls.start).contains(&restarts),
             "{:?}",
             report.statistics
         );
