@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::oracle;
+#[cfg(feature = "fault-points")]
 use crate::support::place::names;
 use crate::support::{Place, Process, example, text, wait_until};
 
@@ -13,8 +14,9 @@ fn place() -> (Place, BTreeMap<String, u64>) {
 }
 
 /// The example that stops itself, without periodic checkpoints.
-fn stopping(place: &Place, variables: &[(&str, &str)]) -> Process {
+fn stopping(place: &Place, more: &[&str], variables: &[(&str, &str)]) -> Process {
     let mut arguments = place.arguments();
+    arguments.extend(more.iter().map(|flag| (*flag).to_owned()));
     let savepoints = place.path("savepoints").display().to_string();
     let flags = ["--checkpoint-interval", "off", "--parallelism", "2"];
     arguments.extend(flags.map(str::to_owned));
@@ -32,6 +34,23 @@ fn killed_before(place: &Place) -> u64 {
     });
     run.kill();
     *place.completed().last().unwrap()
+}
+
+/// Stops the job and kills it when it comes to a point for the first time.
+#[cfg(feature = "fault-points")]
+fn kill_stop_at(place: &Place, point: &str, more: &[&str]) {
+    let announced = place.path("announced");
+    let (armed, to) = (format!("{point}#1"), announced.display().to_string());
+    let variables = [
+        (tidegate_fault::ARM_VARIABLE, armed.as_str()),
+        (tidegate_fault::ANNOUNCE_VARIABLE, to.as_str()),
+    ];
+    let run = stopping(place, more, &variables);
+    wait_until(&format!("it comes to `{point}`"), || {
+        let lines = std::fs::read_to_string(&announced).unwrap_or_default();
+        lines.lines().any(|line| line.ends_with(" armed"))
+    });
+    run.kill();
 }
 
 // SP-10, BC-22: from the metadata of the savepoint to the end of the stop, whatever the moment.
@@ -54,23 +73,7 @@ fn a_stop_that_is_killed_is_exact_after_a_restart() {
             true => 0,
             false => killed_before(&place),
         };
-        let announced = place.path("announced");
-        let armed = format!("{point}#1");
-        let run = stopping(
-            &place,
-            &[
-                (tidegate_fault::ARM_VARIABLE, &armed),
-                (
-                    tidegate_fault::ANNOUNCE_VARIABLE,
-                    &announced.display().to_string(),
-                ),
-            ],
-        );
-        wait_until(&format!("it comes to `{point}`"), || {
-            let lines = std::fs::read_to_string(&announced).unwrap_or_default();
-            lines.lines().any(|line| line.ends_with(" armed"))
-        });
-        run.kill();
+        kill_stop_at(&place, point, &[]);
         let newer = place.completed().last() > Some(&older);
         assert_eq!(newer, counts, "{point}");
 
@@ -97,12 +100,61 @@ fn a_stop_that_is_killed_is_exact_after_a_restart() {
     }
 }
 
+// SP-10: draining is for good from the moment at which there is a pointer to the savepoint.
+// What runs next reads nothing more: it commits what was written, and is finished.
+#[test]
+#[cfg(feature = "fault-points")]
+fn a_drain_that_is_killed_is_committed_and_finished_by_the_next_run() {
+    for point in [
+        "pointer:after",
+        "commit-link:after",
+        "commit-sync:after",
+        "commit-unlink:after",
+    ] {
+        for parallelism in ["2", "3"] {
+            let (place, all) = place();
+            kill_stop_at(&place, point, &["--drain"]);
+            let written = crate::written(&place.output());
+            let run =
+                || place.start(&["--checkpoint-interval", "off", "--parallelism", parallelism]);
+            let ended = run().wait().success().stderr;
+            assert!(
+                ended.starts_with("going on from file://"),
+                "{point}: {ended}"
+            );
+            let lines = crate::assert_drained(&place.output(), &written);
+            assert!(lines < all.values().sum(), "{point}: it was not stopped");
+            place.assert_clean();
+            assert_eq!(names(&place.path("savepoints")).len(), 1, "{point}");
+
+            let before = crate::support::files(&place.output());
+            run().wait().success();
+            assert!(crate::support::files(&place.output()) == before, "{point}");
+        }
+    }
+}
+
+// Before there is a pointer, a drain has not come about: the job goes on as if nobody had asked.
+#[test]
+#[cfg(feature = "fault-points")]
+fn a_drain_that_is_killed_before_its_savepoint_counts_has_ended_nothing() {
+    let (place, expected) = place();
+    let older = killed_before(&place);
+    kill_stop_at(&place, "metadata:after", &["--drain"]);
+    let again = place.start(&["--checkpoint-interval", "off", "--parallelism", "3"]);
+    let ended = again.wait().success().stderr;
+    let start = format!("going on from chk-{older}\n");
+    assert!(ended.starts_with(&start), "{ended}");
+    oracle::verify(&place.output(), &expected).unwrap();
+    place.assert_clean();
+}
+
 // Killed before its first own checkpoint, a job goes on from what it was begun from, though it
 // isn't told again.
 #[test]
 fn a_begun_job_that_is_killed_knows_what_it_was_begun_from() {
     let (place, expected) = place();
-    let stopped = stopping(&place, &[]).wait().success();
+    let stopped = stopping(&place, &[], &[]).wait().success();
     let stopped = stopped.stdout.trim();
     let location = stopped.strip_prefix("stopped with savepoint ").unwrap();
 

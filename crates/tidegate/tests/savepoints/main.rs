@@ -16,6 +16,8 @@ mod stop;
 mod take;
 
 use std::collections::BTreeMap;
+#[cfg(feature = "fault-points")]
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -179,6 +181,33 @@ fn assert_exact(outputs: &[PathBuf], expected: &BTreeMap<String, u64>) {
         }
     }
     oracle::verify(merged.path(), expected).unwrap();
+}
+
+/// The lines that lie in an output folder, published or staged.
+#[cfg(feature = "fault-points")]
+fn written(output: &Path) -> BTreeSet<String> {
+    let folders = [output, &output.join(".tidegate/staged")];
+    let files = folders.map(|folder| oracle::visible_files(folder).unwrap());
+    let texts = files
+        .iter()
+        .flatten()
+        .map(|file| fs::read_to_string(file).unwrap());
+    texts
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Checks that these lines are published, each once, and that no count is left out; returns how
+/// many there are.
+#[cfg(feature = "fault-points")]
+fn assert_drained(output: &Path, written: &BTreeSet<String>) -> u64 {
+    let mut expected = BTreeMap::new();
+    for line in written {
+        let (word, _) = line.rsplit_once('\t').unwrap();
+        *expected.entry(word.to_owned()).or_insert(0) += 1;
+    }
+    assert!(!expected.is_empty(), "nothing had been written");
+    oracle::verify(output, &expected).unwrap()
 }
 
 /// The local folder of a snapshot.

@@ -30,6 +30,26 @@ fn a_claimed_savepoint_is_deleted_when_it_is_subsumed() {
     site.assert_exact(&["a", "b"]);
 }
 
+// What a job was drained into has nothing left to go on with.
+#[test]
+fn nothing_is_begun_from_a_drained_savepoint() {
+    let _alone = alone();
+    let site = Site::new();
+    let job = site.running("a", Run::slow());
+    let savepoint = job.stop_with_savepoint(Some(&site.savepoints()), true);
+    let savepoint = folder(&savepoint.unwrap());
+    let before = crate::picture(&savepoint);
+    for mode in [RestoreMode::NoClaim, RestoreMode::Claim] {
+        let error = site.start("b", Run::from(&savepoint, mode)).unwrap_err();
+        assert_says(&error, &["chk-1", "taken by draining"]);
+        assert!(crate::picture(&savepoint) == before);
+    }
+    // Nothing has been recorded of it.
+    let report = site.start("b", Run::default()).unwrap().wait().unwrap();
+    assert_eq!(report.restored, None);
+    site.assert_exact(&["b"]);
+}
+
 // P10: the user's choice among the retained checkpoints of a job that has ended, not the latest.
 #[test]
 fn an_older_retained_checkpoint_is_gone_back_to() {

@@ -1,5 +1,7 @@
 //! Stopping with a savepoint, and going on.
 
+#[cfg(feature = "fault-points")]
+use tidegate::{CheckpointId, JobClient, JobOptions, RestartStrategy};
 use tidegate::{JobOutcome, RequestError};
 
 use crate::{Run, Site, alone, folder, picture};
@@ -135,34 +137,40 @@ fn a_second_stop_is_refused() {
     assert_eq!(report.statistics.latest_savepoint.unwrap().checkpoint.0, 1);
 }
 
-// SP-10, BC-22: the savepoint is complete, a commit fails. Whoever asked is told its path; the job
-// goes on from it and from nothing older, and what was not committed is.
-#[test]
 #[cfg(feature = "fault-points")]
-fn a_stop_whose_commit_fails_names_its_savepoint_and_goes_on_from_it() {
-    use std::io::ErrorKind;
-    use std::time::Duration;
-    use tidegate::RestartStrategy;
-
-    let _alone = alone();
-    let site = Site::new();
-    let run = Run {
-        change: |options| {
-            options.settings.restart = RestartStrategy::FixedDelay {
-                attempts: 3,
-                delay: Duration::from_millis(1),
-            };
-        },
-        ..Run::slow()
+fn restarting(options: &mut JobOptions) {
+    options.settings.restart = RestartStrategy::FixedDelay {
+        attempts: 3,
+        delay: std::time::Duration::from_millis(1),
     };
-    let job = site.running("a", run);
-    let older = job.checkpoint().unwrap();
+}
+
+/// Takes a checkpoint and waits until both subtasks have committed it.
+#[cfg(feature = "fault-points")]
+fn checkpoint_and_commits(site: &Site, job: &JobClient) -> CheckpointId {
+    let checkpoint = job.checkpoint().unwrap().checkpoint;
     crate::wait_for_output(&site.output("a"));
     let staged = site.output("a").join(".tidegate/staged");
     crate::support::wait_until("both subtasks have committed", || {
         crate::support::place::names(&staged).is_empty()
     });
-    let failing = tidegate_fault::inject("commit:write", ErrorKind::StorageFull, 0..1);
+    checkpoint
+}
+
+// SP-10, BC-22: the savepoint is complete, a commit fails. Whoever asked is told its path; the job
+// goes on from it and from nothing older, and what was not committed is.
+#[test]
+#[cfg(feature = "fault-points")]
+fn a_stop_whose_commit_fails_names_its_savepoint_and_goes_on_from_it() {
+    let _alone = alone();
+    let site = Site::new();
+    let run = Run {
+        change: restarting,
+        ..Run::slow()
+    };
+    let job = site.running("a", run);
+    let older = checkpoint_and_commits(&site, &job);
+    let failing = tidegate_fault::inject("commit:write", std::io::ErrorKind::StorageFull, 0..1);
     let error = job.stop_with_savepoint(Some(&site.savepoints()), false);
     let error = error.unwrap_err();
     assert_eq!(failing.remaining(), 0, "not all was injected");
@@ -175,7 +183,7 @@ fn a_stop_whose_commit_fails_names_its_savepoint_and_goes_on_from_it() {
         text.contains(&location) && text.contains("not everything"),
         "{text}"
     );
-    assert!(savepoint.checkpoint > older.checkpoint);
+    assert!(savepoint.checkpoint > older);
     picture(&folder(savepoint));
 
     let report = job.wait().unwrap();
@@ -184,4 +192,41 @@ fn a_stop_whose_commit_fails_names_its_savepoint_and_goes_on_from_it() {
     let restored = report.statistics.latest_restored.unwrap();
     assert_eq!(restored.checkpoint, savepoint.checkpoint);
     site.assert_exact(&["a"]);
+}
+
+// SP-10: the same of a drain. The job restarts, but for its commits: it ends by itself, and
+// what had not been read by then never is.
+#[test]
+#[cfg(feature = "fault-points")]
+fn a_drain_whose_commit_fails_is_committed_and_finished_by_a_restart() {
+    let _alone = alone();
+    let site = Site::new();
+    let run = Run {
+        change: restarting,
+        ..Run::slow()
+    };
+    let job = site.running("a", run);
+    checkpoint_and_commits(&site, &job);
+    let failing = tidegate_fault::inject("commit:write", std::io::ErrorKind::StorageFull, 0..1);
+    let error = job.stop_with_savepoint(Some(&site.savepoints()), true);
+    let error = error.unwrap_err();
+    assert_eq!(failing.remaining(), 0, "not all was injected");
+    let RequestError::NotStopped { savepoint, .. } = &error else {
+        panic!("{error:?}")
+    };
+    let report = job.wait().unwrap();
+    assert_eq!(report.outcome, JobOutcome::Finished);
+    let restored = report.statistics.latest_restored.unwrap();
+    assert_eq!(restored.checkpoint, savepoint.checkpoint);
+    picture(&folder(savepoint));
+    assert_eq!(site.completed("a"), Vec::<u64>::new());
+
+    let output = site.output("a");
+    let lines = crate::assert_drained(&output, &crate::written(&output));
+    assert!(lines < crate::KEYS * crate::EACH, "it went on");
+    assert_eq!(lines, report.records);
+    let staged = output.join(".tidegate/staged");
+    assert_eq!(crate::support::place::names(&staged), Vec::<String>::new());
+    let again = site.start("a", Run::default()).unwrap().wait().unwrap();
+    assert_eq!(again.outcome, JobOutcome::AlreadyFinished);
 }
