@@ -126,13 +126,9 @@ pub(crate) fn check_sinks(plan: &JobPlan, options: &JobOptions) -> Result<(), Ru
     }
 }
 
-/// A clean end leaves no orphans. What can't be swept is named and left.
+/// A clean end leaves no orphans, and one that finished no checkpoints. What can't be swept is named and left.
 pub(crate) async fn sweep(store: &JobStore) {
-    let swept = async {
-        let live = store.recover().await?;
-        store.sweep_orphans(&live).await
-    };
-    if let Err(error) = swept.await {
+    if let Err(error) = store.sweep_after_end().await {
         let error = ErrorChain(&error);
         tracing::warn!(%error, "could not sweep the namespace after the end of the job");
     }

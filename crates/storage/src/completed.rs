@@ -19,6 +19,15 @@ use crate::load;
 use crate::location::split_url;
 use crate::names;
 
+/// What the pointers lead to.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// By ascending id.
+    pub(crate) completed: Vec<CompletedCheckpoint>,
+    /// Pointers to savepoints that their user has deleted.
+    pub(crate) gone: Vec<CheckpointId>,
+}
+
 impl JobStore {
     /// Writes `chk-N/_metadata`, or that of a savepoint in its location, which must not exist, and
     /// reads it back. Durable when done. If the future is dropped before it has ended, the outcome
@@ -54,25 +63,58 @@ impl JobStore {
     ///
     /// # Errors
     /// [`StorageError::UnreadableCheckpoint`] if any of them can't be read: a newer one is never
-    /// skipped silently in favour of an older one.
+    /// skipped silently in favour of an older one. Only a savepoint of the user that isn't the
+    /// newest may be gone: it is theirs to delete, and nothing goes on from it.
     pub async fn recover(&self) -> Result<Vec<CompletedCheckpoint>, StorageError> {
-        stream::iter(self.inner.records.completed_ids().await?)
-            .map(|id| self.read_completed(id))
-            .buffered(CONCURRENT_MAX)
-            .try_collect()
-            .await
+        self.look().await.map(|found| found.completed)
     }
 
-    async fn read_completed(&self, id: CheckpointId) -> Result<CompletedCheckpoint, StorageError> {
+    /// As [`recover`](Self::recover), with the savepoints that are gone.
+    pub(crate) async fn look(&self) -> Result<Found, StorageError> {
+        let ids = self.inner.records.completed_ids().await?;
+        let newest = ids.last().copied();
+        let read: Vec<_> = stream::iter(ids)
+            .map(|id| async move {
+                let read = self.read_completed(id, Some(id) == newest).await?;
+                Ok((id, read))
+            })
+            .buffered(CONCURRENT_MAX)
+            .try_collect()
+            .await?;
+        let mut found = Found::default();
+        for (id, checkpoint) in read {
+            match checkpoint {
+                Some(checkpoint) => found.completed.push(checkpoint),
+                None => found.gone.push(id),
+            }
+        }
+        Ok(found)
+    }
+
+    /// `None` for a savepoint that the user has deleted and nothing needs.
+    async fn read_completed(
+        &self,
+        id: CheckpointId,
+        newest: bool,
+    ) -> Result<Option<CompletedCheckpoint>, StorageError> {
         let records = &self.inner.records;
         let read = async {
             let pointer = records.pointer(id).await?;
-            let mut checkpoint = match &pointer.location {
-                None => self.inner.storage.read_own(self.job(), id).await?,
-                Some(location) => load::read_at(location, pointer.taken_by, id).await?,
+            let read = match &pointer.location {
+                None => self.inner.storage.read_own(self.job(), id).await,
+                Some(location) => load::read_at(location, pointer.taken_by, id).await,
             };
-            checkpoint.owner = pointer.owner;
-            Ok(checkpoint)
+            match read {
+                Err(StorageError::Missing { .. }) if pointer.owner == Owner::User && !newest => {
+                    Ok(None)
+                }
+                read => read.map(|checkpoint| {
+                    Some(CompletedCheckpoint {
+                        owner: pointer.owner,
+                        ..checkpoint
+                    })
+                }),
+            }
         };
         read.await
             .map_err(|cause| StorageError::UnreadableCheckpoint {
@@ -111,12 +153,17 @@ impl JobStore {
         let records = &self.inner.records;
         let owned = checkpoint.owner == Owner::Job;
         if owned {
-            let begun = elsewhere::begin_deleting(records, checkpoint).await;
+            let begun =
+                elsewhere::begin_deleting(records, &CheckpointPointer::to(checkpoint)).await;
             begun.into_result()?;
         }
         records.remove_pointer(checkpoint.id).await.into_result()?;
         if !owned {
             return Ok(());
+        }
+        if let Some(location) = &checkpoint.location {
+            // Since it was claimed, another snapshot may have been put in its place.
+            load::refuse_foreign(location, checkpoint.job, checkpoint.id).await?;
         }
         let deletion = Deletion {
             checkpoint: checkpoint.id,

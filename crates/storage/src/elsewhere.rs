@@ -8,13 +8,14 @@
 //! Invariants: only folders that this job made or claimed are recorded; in them only files with
 //! the names of snapshots are deleted, and none beside the metadata of another snapshot.
 
-use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, SnapshotLocation};
+use tidegate_types::{CheckpointId, JobId, SnapshotLocation};
 
 use crate::checkpoint_storage::{METADATA, at};
 use crate::error::StorageError;
 use crate::folder::Entry;
 use crate::ha::Written;
 use crate::ha::job_records::JobRecords;
+use crate::ha::pointer::CheckpointPointer;
 use crate::load;
 use crate::names;
 use crate::objects::Objects;
@@ -79,16 +80,13 @@ pub(crate) async fn begin_making(
 }
 
 /// Records that `snapshot` is being deleted, if it lies elsewhere.
-pub(crate) async fn begin_deleting(
-    records: &JobRecords,
-    snapshot: &CompletedCheckpoint,
-) -> Written {
+pub(crate) async fn begin_deleting(records: &JobRecords, snapshot: &CheckpointPointer) -> Written {
     let Some(location) = &snapshot.location else {
         return Written::Done;
     };
     let folder = Elsewhere {
-        checkpoint: snapshot.id,
-        taken_by: snapshot.job,
+        checkpoint: snapshot.checkpoint,
+        taken_by: snapshot.taken_by,
         work: Work::Deleting,
         location: location.clone(),
     };

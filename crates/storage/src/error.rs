@@ -167,6 +167,17 @@ pub enum StorageError {
         /// The newest of them.
         latest: CheckpointId,
     },
+    /// A snapshot was given to a job whose checkpoints were deleted when it ended.
+    #[error(
+        "the job in `{namespace}` ended, and its checkpoints up to `{discarded}` were deleted then: \
+         it can't be begun from a snapshot again; give the job another name or checkpoint directory"
+    )]
+    HistoryDiscarded {
+        /// The namespace's folder.
+        namespace: String,
+        /// The newest of them.
+        discarded: CheckpointId,
+    },
     /// The job was begun from another snapshot, or in another mode, than is given now.
     #[error(
         "the job in `{namespace}` was begun from {recorded}, not from {given}; give the same or \
@@ -299,6 +310,7 @@ impl StorageError {
             | Self::InvalidLocation { .. }
             | Self::NotASnapshot { .. }
             | Self::HasCheckpoints { .. }
+            | Self::HistoryDiscarded { .. }
             | Self::OtherOrigin { .. }
             | Self::SavepointExists { .. }
             | Self::MetadataTooLarge { .. } => ErrorKind::Invalid,

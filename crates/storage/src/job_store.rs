@@ -10,6 +10,7 @@
 //!   origin           the snapshot it was begun from, if any
 //!   chk-N/           state files and, written last, _metadata
 //!   completed/       one pointer per completed checkpoint
+//!   discarded        the id up to which nothing is restored any more, if any
 //!   finished         once the job has ended
 //! ```
 //!
@@ -221,7 +222,8 @@ impl JobStore {
         self.inner.records.reserve_ids(up_to).await.into()
     }
 
-    /// Marks the job as ended with `checkpoint`. The namespace keeps its checkpoints.
+    /// Marks the job as ended with `checkpoint`. The namespace keeps its checkpoints. One that is
+    /// marked already, with whatever checkpoint, is done.
     pub async fn mark_finished(&self, checkpoint: CheckpointId) -> WriteOutcome {
         self.inner.records.mark_finished(checkpoint).await.into()
     }

@@ -62,6 +62,7 @@ mod ha;
 mod checkpoint_storage;
 mod completed;
 mod elsewhere;
+mod history;
 mod job_store;
 mod load;
 mod origin;

@@ -15,7 +15,7 @@ use crate::checkpoint_storage::{
     CONCURRENT_MAX, METADATA, at, expect_id, locate_elsewhere, read, verify_length,
 };
 use crate::error::StorageError;
-use crate::location::{into_absolute, location_of};
+use crate::location::{folder_of, into_absolute, location_of};
 use crate::objects::blocking;
 use crate::{folder, names};
 
@@ -29,7 +29,17 @@ use crate::{folder, names};
 /// [`StorageError::NotASnapshot`] for folders without metadata, that of a job among them, whose
 /// snapshots it names; damage, other versions, [`StorageError::WrongLength`] of a file.
 pub async fn load_snapshot(place: &Url) -> Result<CompletedCheckpoint, StorageError> {
-    let path = names::directory_of(place)?;
+    load_folder(names::directory_of(place)?).await
+}
+
+/// As [`load_snapshot`], for a folder.
+pub(crate) async fn load_at(
+    location: &SnapshotLocation,
+) -> Result<CompletedCheckpoint, StorageError> {
+    load_folder(folder_of(location)?).await
+}
+
+async fn load_folder(path: PathBuf) -> Result<CompletedCheckpoint, StorageError> {
     let folder = blocking(move || snapshot_folder(&path)).await?;
     let checkpoint = read_folder(&location_of(&folder)?).await?;
     stream::iter(checkpoint.files().map(Ok))

@@ -34,6 +34,8 @@ pub(crate) const ATTEMPTS: &str = "attempts";
 pub(crate) const CHECKPOINT_IDS: &str = "checkpoint-ids";
 /// Exists once the job has ended.
 pub(crate) const FINISHED: &str = "finished";
+/// The checkpoint up to which nothing is restored any more.
+pub(crate) const DISCARDED: &str = "discarded";
 
 /// Parses what a user gives as checkpoint directory: a path (made absolute) or a `file://` URL.
 ///

@@ -2,17 +2,23 @@
 //!
 //! What a namespace was begun from is recorded before anything else happens, so that every later
 //! start goes on right, with the path or without it: until something has completed in the
-//! namespace, from the recorded snapshot; after that from the namespace alone.
+//! namespace, from the recorded snapshot; after that from the namespace alone. Once the history of
+//! the job was discarded, its origin is used up: going back to it would repeat what was committed.
+
+use std::io;
+use std::path::Path;
 
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, Owner, RestoreMode, SnapshotLocation,
 };
-use url::Url;
 
+use crate::completed::Found;
 use crate::error::StorageError;
 use crate::ha::pointer::{CheckpointPointer, Origin};
 use crate::job_store::JobStore;
-use crate::load::load_snapshot;
+use crate::load::load_at;
+use crate::location::{folder_of, location_of};
+use crate::objects::blocking;
 
 /// The snapshot that a job is to be begun from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +45,8 @@ pub struct Resumed {
 /// What a job goes on from, and what is to be recorded of it first.
 struct Start {
     completed: Vec<CompletedCheckpoint>,
+    /// Pointers that lead nowhere, and needn't.
+    gone: Vec<CheckpointId>,
     new_origin: Option<Origin>,
     claimed: Option<CompletedCheckpoint>,
     origin: Option<CompletedCheckpoint>,
@@ -48,10 +56,15 @@ impl JobStore {
     /// Finds what the job goes on from, and records what it is begun from if it is begun now. Call
     /// it once after opening, before the first attempt and any sweep.
     ///
-    /// A snapshot that is claimed is checked, then listed as completed. A crash in between is made
-    /// good by the next call.
+    /// A snapshot that is claimed is checked, then listed as completed: where it really lies, not
+    /// the symbolic links that lead there. A crash in between is made good by the next call.
+    ///
+    /// Once a history of the job was [discarded](Self::discard_history), only what completed after
+    /// that counts; if nothing has, the job begins empty. What is left of the pointers is removed
+    /// first.
     ///
     /// # Errors
+    /// [`StorageError::HistoryDiscarded`] if `from` is given after that, even the same;
     /// [`StorageError::HasCheckpoints`] if `from` is given and the namespace has completed
     /// checkpoints that don't go back to it; [`StorageError::OtherOrigin`] if it was begun from
     /// something else. [`StorageError::UnreadableOrigin`] if the snapshot is needed and can't be
@@ -59,6 +72,7 @@ impl JobStore {
     pub async fn resume(&self, from: Option<&RestoreFrom>) -> Result<Resumed, StorageError> {
         let records = &self.inner.records;
         let start = self.find_start(from).await?;
+        self.forget_what_does_not_count(&start.gone).await?;
         if let Some(origin) = &start.new_origin {
             records.record_origin(origin).await.into_result()?;
         }
@@ -82,19 +96,28 @@ impl JobStore {
     }
 
     async fn find_start(&self, from: Option<&RestoreFrom>) -> Result<Start, StorageError> {
-        let completed = self.recover().await?;
+        let Found { completed, gone } = self.look().await?;
+        let discarded = self.inner.records.discarded().await?;
+        if let (Some(_), Some(discarded)) = (from, discarded) {
+            return Err(StorageError::HistoryDiscarded {
+                namespace: self.folder().display().to_string(),
+                discarded,
+            });
+        }
         let recorded = self.inner.records.origin().await?;
         self.refuse_other_origin(from, recorded.as_ref(), &completed)?;
         let mut start = Start {
             completed,
+            gone,
             new_origin: None,
             claimed: None,
             origin: None,
         };
-        let Some(from) = Self::needed(from, recorded.as_ref(), &start.completed) else {
+        let needed = Self::needed(from, recorded.as_ref(), &start.completed);
+        let Some(from) = needed.filter(|_| discarded.is_none()) else {
             return Ok(start);
         };
-        let mut snapshot = load_origin(&from.location).await?;
+        let mut snapshot = load_origin(&from).await?;
         match &recorded {
             Some(recorded) => expect_same(recorded, &snapshot)?,
             None => {
@@ -179,16 +202,36 @@ impl JobStore {
     }
 }
 
-async fn load_origin(location: &SnapshotLocation) -> Result<CompletedCheckpoint, StorageError> {
-    let url = Url::parse(location.as_str()).map_err(|e| StorageError::InvalidLocation {
-        location: location.to_string(),
-        reason: format!("is not a URL: {e}"),
-    })?;
-    let unreadable = |cause| StorageError::UnreadableOrigin {
-        location: location.clone(),
-        cause: Box::new(cause),
+async fn load_origin(from: &RestoreFrom) -> Result<CompletedCheckpoint, StorageError> {
+    let folder = folder_of(&from.location)?;
+    let load = async {
+        let location = match from.mode {
+            RestoreMode::NoClaim => from.location.clone(),
+            // It will be deleted, when links may lead to another one.
+            RestoreMode::Claim => blocking(move || resolve(&folder)).await?,
+        };
+        load_at(&location).await
     };
-    load_snapshot(&url).await.map_err(unreadable)
+    load.await.map_err(|cause| StorageError::UnreadableOrigin {
+        location: from.location.clone(),
+        cause: Box::new(cause),
+    })
+}
+
+/// Where the folder of a snapshot really lies.
+fn resolve(folder: &Path) -> Result<SnapshotLocation, StorageError> {
+    let file = || folder.display().to_string();
+    let resolved = folder
+        .canonicalize()
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => StorageError::Missing { file: file() },
+            _ => StorageError::Io {
+                action: "resolve",
+                file: file(),
+                source,
+            },
+        })?;
+    location_of(&resolved)
 }
 
 /// Refuses a snapshot that was put in the place of the recorded one.

@@ -67,6 +67,11 @@ pub(crate) const FINISHED: RecordKind = RecordKind {
     version: 1,
     fields: &["job", "checkpoint"],
 };
+pub(crate) const DISCARDED: RecordKind = RecordKind {
+    name: "tidegate-discarded",
+    version: 1,
+    fields: &["job", "checkpoint"],
+};
 
 /// Largest record that is read; job names are the only part of any length.
 pub(crate) const RECORD_BYTES_MAX: u64 = 1 << 20;
@@ -250,7 +255,7 @@ mod tests {
     fn golden_files_decode_and_encode_identically() {
         let job = "00112233445566778899aabbccddeeff";
         let other = "ffeeddccbbaa99887766554433221100";
-        let cases: [(&RecordKind, &[&str], &str); 8] = [
+        let cases: [(&RecordKind, &[&str], &str); 9] = [
             (
                 &JOB,
                 &[job, "wörd count 100%\n"],
@@ -302,6 +307,11 @@ mod tests {
                 &FINISHED,
                 &[job, "42"],
                 include_str!("../tests/golden/finished-v1.txt"),
+            ),
+            (
+                &DISCARDED,
+                &[job, "42"],
+                include_str!("../tests/golden/discarded-v1.txt"),
             ),
         ];
         for (kind, values, golden) in cases {

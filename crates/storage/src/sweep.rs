@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use tidegate_types::{CheckpointId, CompletedCheckpoint, SnapshotLocation};
+use tidegate_types::{CheckpointId, CompletedCheckpoint, RestoreMode, SnapshotLocation};
 
 use crate::checkpoint_storage::METADATA;
 use crate::elsewhere;
@@ -130,10 +130,17 @@ impl JobStore {
         }
         let mut keep = Keep::new(self.folder());
         live.iter().for_each(|checkpoint| keep.add(checkpoint));
+        // One that was claimed is among those that are live, as long as it is.
         if let Some(origin) = records.origin().await?
+            && origin.mode == RestoreMode::NoClaim
             && keep.is_inside(&origin.location)
         {
-            keep.add(&load::read_at(&origin.location, origin.taken_by, origin.checkpoint).await?);
+            match load::read_at(&origin.location, origin.taken_by, origin.checkpoint).await {
+                Ok(origin) => keep.add(&origin),
+                // Its user has deleted it; whoever needs it finds that out.
+                Err(StorageError::Missing { .. }) => {}
+                Err(other) => return Err(other),
+            }
         }
         let names = blocking(move || Ok(keep.into_names())).await?;
         find_in(&self.inner.storage.objects, &names).await

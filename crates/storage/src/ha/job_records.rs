@@ -2,7 +2,8 @@
 //! checkpoints, its origin, its end.
 //!
 //! Invariants: numbers handed out are durable before anybody sees them; counters exist whenever the
-//! identity does; a pointer, an origin and an end are written once and never changed.
+//! identity does; a pointer and an origin are written once and never changed; what has been
+//! discarded only grows, and no pointer up to it counts.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::{Expected, RecordStore, RecordVersion, Written};
 use crate::elsewhere::Elsewhere;
 use crate::error::StorageError;
 use crate::names::{
-    self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, ELSEWHERE, FINISHED, IDENTITY, ORIGIN,
+    self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, DISCARDED, ELSEWHERE, FINISHED, IDENTITY, ORIGIN,
 };
 use crate::record;
 
@@ -112,12 +113,13 @@ impl JobRecords {
         }
     }
 
-    /// The largest id that was reserved, or that a pointer or the origin has.
+    /// The largest id that was reserved or discarded, or that a pointer or the origin has.
     pub(crate) async fn largest_id(&self) -> Result<CheckpointId, StorageError> {
         let (reserved, _) = self.read_counter(CHECKPOINT_IDS).await?;
         let origin = self.origin().await?.map(|origin| origin.checkpoint);
-        let completed = self.completed_ids().await?;
-        let known = completed.into_iter().chain(origin);
+        let listed = self.listed_ids().await?;
+        let known = listed.into_iter().chain(origin);
+        let known = known.chain(self.discarded().await?);
         Ok(known.fold(CheckpointId(reserved), CheckpointId::max))
     }
 
@@ -133,8 +135,17 @@ impl JobRecords {
         self.store.remove(&names::pointer_name(checkpoint)).await
     }
 
-    /// The ids that there are pointers to, ascending by number.
+    /// The ids of the completed checkpoints, ascending by number: there is a pointer, and they
+    /// weren't discarded.
     pub(crate) async fn completed_ids(&self) -> Result<Vec<CheckpointId>, StorageError> {
+        let mut ids = self.listed_ids().await?;
+        let discarded = self.discarded().await?;
+        ids.retain(|id| Some(*id) > discarded);
+        Ok(ids)
+    }
+
+    /// The ids that there are pointers to, discarded or not, ascending by number.
+    pub(crate) async fn listed_ids(&self) -> Result<Vec<CheckpointId>, StorageError> {
         self.ids_in(COMPLETED).await
     }
 
@@ -210,20 +221,59 @@ impl JobRecords {
         Ok(folders)
     }
 
+    /// A marker with another id is one of unknown outcome that has landed after all: it is
+    /// replaced. Whatever becomes of that, the job is marked.
     pub(crate) async fn mark_finished(&self, checkpoint: CheckpointId) -> Written {
+        let expected = match self.last_checkpoint(FINISHED, &record::FINISHED).await {
+            Err(error) => return Written::NotDone(error),
+            Ok(Some((found, version))) if found != checkpoint => Expected::Version(version),
+            Ok(_) => Expected::Absent,
+        };
+        let marked = matches!(expected, Expected::Version(_));
         let bytes = record::FINISHED.encode(&[&self.job.to_string(), &checkpoint.0.to_string()]);
-        let marker = self.store.write(FINISHED, bytes.into(), Expected::Absent);
-        marker.await
+        match self.store.write(FINISHED, bytes.into(), expected).await {
+            Written::NotDone(error) if marked => Written::Unknown(error),
+            written => written,
+        }
     }
 
     pub(crate) async fn finished(&self) -> Result<Option<CheckpointId>, StorageError> {
-        let Some(found) = self.store.read(FINISHED).await? else {
+        let found = self.last_checkpoint(FINISHED, &record::FINISHED).await?;
+        Ok(found.map(|(checkpoint, _)| checkpoint))
+    }
+
+    /// Records that nothing up to `checkpoint` is restored any more. Never lowers what is there.
+    pub(crate) async fn discard_up_to(&self, checkpoint: CheckpointId) -> Written {
+        let expected = match self.last_checkpoint(DISCARDED, &record::DISCARDED).await {
+            Err(error) => return Written::NotDone(error),
+            Ok(Some((found, _))) if found > checkpoint => return Written::Done,
+            Ok(Some((found, version))) if found < checkpoint => Expected::Version(version),
+            // The same is written again: that settles one of unknown outcome.
+            Ok(_) => Expected::Absent,
+        };
+        let bytes = record::DISCARDED.encode(&[&self.job.to_string(), &checkpoint.0.to_string()]);
+        self.store.write(DISCARDED, bytes.into(), expected).await
+    }
+
+    /// The checkpoint up to which nothing is restored any more.
+    pub(crate) async fn discarded(&self) -> Result<Option<CheckpointId>, StorageError> {
+        let found = self.last_checkpoint(DISCARDED, &record::DISCARDED).await?;
+        Ok(found.map(|(checkpoint, _)| checkpoint))
+    }
+
+    async fn last_checkpoint(
+        &self,
+        name: &str,
+        kind: &record::RecordKind,
+    ) -> Result<Option<(CheckpointId, RecordVersion)>, StorageError> {
+        let Some(found) = self.store.read(name).await? else {
             return Ok(None);
         };
-        let file = self.store.describe(FINISHED);
-        let values = record::FINISHED.decode(&file, &found.bytes)?;
+        let file = self.store.describe(name);
+        let values = kind.decode(&file, &found.bytes)?;
         record::check_job(&file, self.job, &values[0])?;
-        record::parse_number(&file, &values[1]).map(|id| Some(CheckpointId(id)))
+        let id = record::parse_number(&file, &values[1])?;
+        Ok(Some((CheckpointId(id), found.version)))
     }
 
     pub(crate) async fn record_origin(&self, origin: &Origin) -> Written {

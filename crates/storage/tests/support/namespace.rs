@@ -43,6 +43,15 @@ impl Namespace {
         self.place.run(future)
     }
 
+    /// A new namespace of the same kind, in the folder called `name`.
+    pub(crate) fn another(&self, name: &str) -> Namespace {
+        Namespace {
+            kind: self.kind,
+            place: Place::at(&self.place.dir.join(name)),
+            memory: MemoryNamespace::default(),
+        }
+    }
+
     /// Takes the lead, also from somebody who still has it. Where a lock forbids that, the lock is
     /// lost: somebody deleted its file.
     pub(crate) fn lead(&self) -> JobStore {
