@@ -155,9 +155,7 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
             outcome: store.mark_finished(checkpoint).await,
         },
         JobAction::DiscardHistory(completed) => {
-            for checkpoint in &completed {
-                warn(store.drop_completed(checkpoint).await);
-            }
+            warn(store.discard_history(&completed).await);
             return None;
         }
         JobAction::DropCompleted(checkpoint) => {
