@@ -126,7 +126,8 @@ pub(crate) fn check_sinks(plan: &JobPlan, options: &JobOptions) -> Result<(), Ru
     }
 }
 
-/// A clean end leaves no orphans, and one that finished no checkpoints. What can't be swept is named and left.
+/// A clean end leaves no orphans, and one that finished no checkpoints.
+/// What can't be swept is named and left.
 pub(crate) async fn sweep(store: &JobStore) {
     if let Err(error) = store.sweep_after_end().await {
         let error = ErrorChain(&error);

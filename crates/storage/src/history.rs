@@ -52,12 +52,12 @@ impl JobStore {
     }
 
     /// Sweeps the namespace after the end of its job, when nothing runs: deletes what no completed
-    /// checkpoint refers to. If the job has finished, that is everything: what its checkpoints,
-    /// those it has claimed included, still occupy. Only what the user owns stays, without pointers.
+    /// checkpoint refers to. If the job has finished, that is everything: its checkpoints, and
+    /// those that it has claimed. Only what the user owns stays, without pointers.
     ///
     /// # Errors
-    /// As [`recover`](Self::recover) and [`sweep_orphans`](Self::sweep_orphans); failing removals of
-    /// pointers.
+    /// As [`recover`](Self::recover) and [`sweep_orphans`](Self::sweep_orphans); failing removals
+    /// of pointers.
     pub async fn sweep_after_end(&self) -> Result<SweepReport, StorageError> {
         let records = &self.inner.records;
         if records.finished().await?.is_some() {
@@ -71,8 +71,8 @@ impl JobStore {
         self.sweep_orphans(&found.completed).await
     }
 
-    /// Removes the pointers up to the end of a discarded history, and those in `gone`: to savepoints
-    /// that their user has deleted. What the former own is left for a sweep.
+    /// Removes the pointers up to the end of a discarded history, and those in `gone`: to
+    /// savepoints that their user has deleted. What the former own is left for a sweep.
     pub(crate) async fn forget_what_does_not_count(
         &self,
         gone: &[CheckpointId],

@@ -157,7 +157,7 @@ fn an_older_checkpoint_of_a_discarded_history_is_not_restored() {
     });
 }
 
-// SP-13, BC-03: going back to the origin would repeat everything.
+// SP-13: going back to the origin would repeat everything.
 #[test]
 fn a_discarded_history_uses_up_its_origin() {
     on_each(|namespace| {
