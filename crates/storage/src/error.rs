@@ -169,7 +169,7 @@ pub enum StorageError {
     },
     /// A snapshot was given to a job whose checkpoints were deleted when it ended.
     #[error(
-        "the job in `{namespace}` ended, and its checkpoints up to `{discarded}` were deleted then; \
+        "the job in `{namespace}` ended, and its checkpoints up to `{discarded}` were deleted; \
          it can't be begun from a snapshot again; give it another name or checkpoint directory"
     )]
     HistoryDiscarded {
