@@ -276,8 +276,9 @@ fn a_checkpoint_takes_as_many_syncs_as_it_needs() {
         ("output/.tidegate/staged/a1-0-0", 1),
         ("output/.tidegate/staged", 1),
         ("output", 1),
-        // For the folder of the checkpoint, and at the end of the job.
-        ("checkpoints/wordcount", 2),
+        // For the folder of the checkpoint, and twice at the end of the job.
+        ("checkpoints/wordcount", 3),
+        ("checkpoints/wordcount/discarded#1", 1),
         ("checkpoints/wordcount/finished#1", 1),
     ]);
     assert_eq!(syncs, expected);
