@@ -63,7 +63,8 @@ pub enum Answer {
         reason: AbortReason,
     },
     /// The savepoint of a stop is durable and complete, but the attempt failed before everything
-    /// up to it was committed. The job goes on from the savepoint, which commits the rest.
+    /// up to it was committed. Whenever the job goes on, by a restart or by another process, it
+    /// goes on from the savepoint and commits the rest.
     NotStopped {
         /// The savepoint.
         savepoint: CompletedSummary,
