@@ -125,10 +125,12 @@ impl CheckpointStorage {
     }
 
     /// Deletes metadata and files, then the folders they lay in if nothing else is in there. What
-    /// is gone already is fine.
+    /// is gone already is fine. Of a snapshot elsewhere the metadata goes first, for good: whatever
+    /// happens then, nobody takes the rest for a whole one.
     ///
     /// # Errors
-    /// [`StorageError::Undeletable`] counts what is left; everything is tried.
+    /// [`StorageError::Undeletable`] counts what is left; everything is tried, but that no file
+    /// elsewhere is deleted before the metadata.
     pub(crate) async fn delete(&self, deletion: Deletion<'_>) -> Result<(), StorageError> {
         let metadata = self.metadata_of(deletion.checkpoint, deletion.location);
         let mut folders: BTreeMap<String, (Objects, String)> = BTreeMap::new();
@@ -144,7 +146,18 @@ impl CheckpointStorage {
         if let Ok(located) = &metadata {
             add(located);
         }
-        targets.extend(deletion.metadata.then_some(metadata));
+        if deletion.metadata {
+            match (&metadata, deletion.location) {
+                (Ok(located), Some(_)) => {
+                    let deleted = delete_for_good(located).await;
+                    deleted.map_err(|first| StorageError::Undeletable {
+                        count: 1 + deletion.files.len() + deletion.refused.len(),
+                        first: Box::new(first),
+                    })?;
+                }
+                _ => targets.push(metadata),
+            }
+        }
         for name in &deletion.files {
             let located = self.locate(name);
             located.iter().for_each(&mut add);
@@ -174,6 +187,12 @@ impl CheckpointStorage {
             }),
         }
     }
+}
+
+/// Deletes the metadata of a snapshot elsewhere, so that it stays deleted.
+async fn delete_for_good(metadata: &Located) -> Result<(), StorageError> {
+    metadata.objects.delete(&metadata.name).await?;
+    metadata.objects.sync_folder("").await
 }
 
 /// Where the file with the URL `name` lies.

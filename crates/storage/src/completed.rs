@@ -199,6 +199,14 @@ impl JobStore {
         records.refuse_completed(checkpoint).await?;
         if metadata && let Some(location) = location {
             load::refuse_foreign(location, self.job(), checkpoint).await?;
+            // A whole one is no longer recorded, and without its metadata it could not be found.
+            if load::read_at(location, self.job(), checkpoint)
+                .await
+                .is_ok()
+            {
+                let begun = elsewhere::begin_making(records, checkpoint, location);
+                begun.await.into_result()?;
+            }
         }
         let names = files.iter().map(|file| file.name.clone());
         let (files, others) = names.partition(|name: &String| lies_in(name, location));

@@ -19,8 +19,8 @@ impl JobStore {
     /// folder of this name may be somebody's only copy. Durable when done.
     ///
     /// Whoever prepares one publishes metadata there or [discards](Self::discard_files) it. Until
-    /// then the folder is recorded, so that a [sweep](Self::sweep_orphans) removes what a killed
-    /// process leaves there.
+    /// then the folder is recorded, from before it exists, so that a [sweep](Self::sweep_orphans)
+    /// removes what a killed process leaves there.
     pub async fn prepare_savepoint(
         &self,
         checkpoint: CheckpointId,
@@ -35,18 +35,22 @@ impl JobStore {
             Err(error) => return Written::NotDone(error),
         };
         let path = folder.clone();
-        match blocking(move || Ok(make(&path))).await {
-            Ok(Written::Done) => {}
-            Ok(other) => return other,
-            Err(error) => return Written::Unknown(error),
+        if let Err(error) = blocking(move || refuse_existing(&path)).await {
+            return Written::NotDone(error);
         }
-        // Ordering: only a folder that was made here is recorded as one to clean up.
-        let written = elsewhere::begin_making(&self.inner.records, checkpoint, location).await;
-        if matches!(written, Written::NotDone(_)) {
-            // A folder that stays is empty; the coordinator discards it.
-            let _ = blocking(move || folder::remove_if_empty(&folder)).await;
+        // Ordering: recorded before it is made, so that a process that dies in between leaves
+        // nothing; and only if there is none, since what is recorded is cleaned up.
+        let records = &self.inner.records;
+        let recorded = elsewhere::begin_making(records, checkpoint, location).await;
+        if let Err(error) = recorded.into_result() {
+            return Written::NotDone(error);
         }
-        written
+        let made = blocking(move || Ok(make(&folder))).await;
+        let made = made.unwrap_or_else(Written::Unknown);
+        if matches!(made, Written::NotDone(_)) {
+            elsewhere::settled(records, checkpoint).await;
+        }
+        made
     }
 
     /// A name for a state file of `subtask_name` (`count[1]`) in the savepoint at `location`: its
@@ -59,6 +63,19 @@ impl JobStore {
     ) -> String {
         let name = names::plain_state_file_name(attempt, subtask_name);
         location.child(&name).to_string()
+    }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), StorageError> {
+    let file = || path.display().to_string();
+    match fs::symlink_metadata(path) {
+        Ok(_) => Err(StorageError::SavepointExists { folder: file() }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(StorageError::Io {
+            action: "create the savepoint folder",
+            file: file(),
+            source,
+        }),
     }
 }
 

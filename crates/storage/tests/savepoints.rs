@@ -584,7 +584,7 @@ fn a_sweep_finds_what_is_left_of_savepoints() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_recorded_is_removed_again() {
+fn a_folder_that_cannot_be_recorded_is_not_made() {
     on_each(|namespace| {
         let store = namespace.lead();
         let here = location(namespace, "sp-7");
@@ -595,5 +595,85 @@ fn a_folder_that_cannot_be_recorded_is_removed_again() {
         drop(full);
         assert!(!folder(namespace, "sp-7").exists());
         savepoint(&namespace.place, &store, 7, &here);
+    });
+}
+
+// BC-06: killed, or failed, between the record and the folder
+#[test]
+fn a_recorded_folder_that_was_never_made_is_harmless() {
+    on_each(|namespace| {
+        let store = namespace.lead();
+        let here = location(namespace, "sp-7");
+        let failing = inject("savepoint:prepare", Io::PermissionDenied, 0..1);
+        let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
+        cause(namespace.run(store.prepare_savepoint(CheckpointId(7), &here)));
+        assert_eq!(failing.remaining(), 0);
+        drop(stuck);
+        let recorded = |kept: usize| {
+            let listed = namespace.records();
+            let listed = namespace.run(listed.list("elsewhere")).unwrap();
+            assert_eq!(listed.len(), kept);
+        };
+        if namespace.kind == Kind::Folder {
+            recorded(1);
+        }
+        let store = namespace.lead();
+        assert_eq!(namespace.orphans(&store, &[]), 0);
+        let report = namespace.run(store.sweep_orphans(&[])).unwrap();
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        recorded(0);
+        let store = namespace.lead();
+        savepoint(&namespace.place, &store, 7, &here);
+    });
+}
+
+// BC-06, D16: a discard that is cut off leaves nothing that passes for a savepoint.
+#[test]
+fn the_metadata_of_a_discarded_savepoint_goes_first() {
+    on_each(|namespace| {
+        let store = namespace.lead();
+        let made = savepoint(&namespace.place, &store, 7, &location(namespace, "sp-7"));
+        let files: Vec<_> = made.files().cloned().collect();
+        let path = folder(namespace, "sp-7");
+        let discard = |store: &JobStore| {
+            let discarded = store.discard_files(made.id, made.location.as_ref(), &files, true);
+            namespace.run(discarded).unwrap_err()
+        };
+        let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
+        let error = discard(&store);
+        assert!(
+            matches!(error, StorageError::Undeletable { count: 3, .. }),
+            "{error}"
+        );
+        drop(stuck);
+        verify(namespace, &store, &load(namespace, &path).unwrap());
+        let stuck = inject("delete:write", Io::PermissionDenied, 1..100);
+        let error = discard(&store);
+        assert!(
+            matches!(error, StorageError::Undeletable { count: 2, .. }),
+            "{error}"
+        );
+        drop(stuck);
+        assert!(!path.join("_metadata").exists());
+        let store = namespace.lead();
+        let report = namespace.run(store.sweep_orphans(&[])).unwrap();
+        assert_eq!((report.files, report.folders), (2, 1));
+        assert!(!path.exists());
+    });
+}
+
+// SP-12: the root is a folder like others, though it can't be a savepoint.
+#[test]
+fn the_root_is_no_place_for_a_savepoint_itself() {
+    on_each(|namespace| {
+        let store = namespace.lead();
+        let url = parse_checkpoint_dir("file:///").unwrap();
+        let root = SnapshotLocation::new(url.as_str());
+        let prepared = namespace.run(store.prepare_savepoint(CheckpointId(7), &root));
+        let text = cause(prepared);
+        assert!(text.contains("`/` exists already"), "{text}");
+        assert_eq!(parse_snapshot_path("/").unwrap(), root);
+        let below = parse_snapshot_path("/savepoint-00000000-7").unwrap();
+        assert_eq!(below, root.child("savepoint-00000000-7"));
     });
 }

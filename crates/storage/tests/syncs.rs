@@ -118,12 +118,6 @@ mod traced {
         (
             "prepare savepoint",
             &[
-                "mkdir sp",
-                "fsync sp",
-                "fsync .",
-                "mkdir sp/1",
-                "fsync sp/1",
-                "fsync sp",
                 "mkdir elsewhere",
                 "fsync elsewhere",
                 "fsync .",
@@ -131,6 +125,12 @@ mod traced {
                 "link elsewhere/00000000000000000002#1 elsewhere/00000000000000000002",
                 "fsync elsewhere",
                 "unlink elsewhere/00000000000000000002#1",
+                "mkdir sp",
+                "fsync sp",
+                "fsync .",
+                "mkdir sp/1",
+                "fsync sp/1",
+                "fsync sp",
             ],
         ),
         (
@@ -189,6 +189,7 @@ mod traced {
                 "unlink completed/00000000000000000002",
                 "fsync completed",
                 "unlink sp/1/_metadata",
+                "fsync sp/1",
                 "rmdir sp/1",
                 "unlink elsewhere/00000000000000000002",
                 "fsync elsewhere",

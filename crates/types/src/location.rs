@@ -6,14 +6,19 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// URL of a folder, without a slash at its end: of one snapshot, or of the folder in which
-/// savepoints are made. Cheap to clone. Displays as the URL.
+/// savepoints are made. Only that of the root, `file:///`, ends with one. Cheap to clone. Displays
+/// as the URL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotLocation(Arc<str>);
 
 impl SnapshotLocation {
     /// Takes the URL as it is, apart from slashes at its end.
     pub fn new(url: &str) -> Self {
-        SnapshotLocation(url.trim_end_matches('/').into())
+        let trimmed = url.trim_end_matches('/');
+        match trimmed.strip_suffix(':') {
+            Some(scheme) => SnapshotLocation(format!("{scheme}:///").into()),
+            None => SnapshotLocation(trimmed.into()),
+        }
     }
 
     /// The URL.
@@ -23,7 +28,11 @@ impl SnapshotLocation {
 
     /// The location called `name` below this one. `name` is a plain path segment.
     pub fn child(&self, name: &str) -> Self {
-        SnapshotLocation(format!("{}/{name}", self.0).into())
+        let folder = self.0.trim_end_matches('/');
+        match folder.strip_suffix(':') {
+            Some(scheme) => SnapshotLocation(format!("{scheme}:///{name}").into()),
+            None => SnapshotLocation(format!("{folder}/{name}").into()),
+        }
     }
 }
 
@@ -57,5 +66,15 @@ mod tests {
             savepoint.as_str(),
             "file:///data/savepoints/savepoint-1a2b3c4d-7"
         );
+    }
+
+    #[test]
+    fn the_root_is_a_folder_like_others() {
+        for url in ["file:///", "file://"] {
+            let root = SnapshotLocation::new(url);
+            assert_eq!(root.as_str(), "file:///");
+            let savepoint = root.child("savepoint-1a2b3c4d-7");
+            assert_eq!(savepoint.as_str(), "file:///savepoint-1a2b3c4d-7");
+        }
     }
 }

@@ -171,8 +171,9 @@ fn parse_mode(file: &str, text: &str) -> Result<RestoreMode, StorageError> {
 }
 
 fn parse_location(file: &str, url: &str) -> Result<SnapshotLocation, StorageError> {
-    if url.contains("://") && !url.ends_with('/') {
-        return Ok(SnapshotLocation::new(url));
+    let location = SnapshotLocation::new(url);
+    if url.contains("://") && location.as_str() == url {
+        return Ok(location);
     }
     Err(malformed(file, format!("`{url}` is no URL of a folder")))
 }
