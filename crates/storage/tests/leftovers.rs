@@ -11,60 +11,15 @@
 mod support;
 
 use std::fs;
-use std::io::{ErrorKind as Io, Read};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind as Io;
 
-use support::namespace::{Kind, Namespace, on_each};
+use support::namespace::{Kind, on_each};
+use support::places::{cause, folder, load, location, names_in, verify};
 use support::{savepoint, savepoint_of, write_at};
 use tidegate_fault::inject;
-use tidegate_storage::{
-    JobStore, StorageError, load_snapshot, parse_checkpoint_dir, parse_snapshot_path,
-};
+use tidegate_storage::{JobStore, StorageError, parse_checkpoint_dir, parse_snapshot_path};
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{CheckpointId, CompletedCheckpoint, SnapshotLocation};
-
-/// A folder with a name that URLs spell in another way.
-fn folder(namespace: &Namespace, name: &str) -> PathBuf {
-    namespace.place.dir.join("säve points #1?%41").join(name)
-}
-
-fn location(namespace: &Namespace, name: &str) -> SnapshotLocation {
-    let path = folder(namespace, name);
-    let url = parse_checkpoint_dir(path.to_str().unwrap()).unwrap();
-    SnapshotLocation::new(url.as_str())
-}
-
-fn load(namespace: &Namespace, path: &Path) -> Result<CompletedCheckpoint, StorageError> {
-    let url = parse_checkpoint_dir(path.to_str().unwrap()).unwrap();
-    namespace.run(load_snapshot(&url))
-}
-
-fn cause(outcome: WriteOutcome) -> String {
-    let WriteOutcome::NotDone { cause } = outcome else {
-        panic!("{outcome:?}");
-    };
-    cause
-}
-
-fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
-fn verify(namespace: &Namespace, store: &JobStore, snapshot: &CompletedCheckpoint) {
-    namespace.run(store.verify_files(snapshot)).unwrap();
-    for handle in snapshot.files() {
-        let mut reader = store.open_state_file(handle).unwrap();
-        reader.verify().unwrap();
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).unwrap();
-        assert_eq!(bytes, b"state");
-    }
-}
+use tidegate_types::{CheckpointId, SnapshotLocation};
 
 // BC-06, BC-27: whatever a killed process leaves of a savepoint is found by the next sweep, and
 // nothing else in that folder is touched.

@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod namespace;
+pub(crate) mod places;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
