@@ -113,14 +113,7 @@ impl CheckpointStorage {
     ) -> Result<CompletedCheckpoint, StorageError> {
         let target = self.metadata_of(id, None)?;
         let checkpoint = read(&target).await?;
-        if checkpoint.job != job {
-            return Err(StorageError::OtherJob {
-                file: target.file(),
-                expected: job,
-                found: checkpoint.job,
-            });
-        }
-        expect_id(&target.file(), id, &checkpoint)?;
+        expect(&target.file(), job, id, &checkpoint)?;
         Ok(checkpoint)
     }
 
@@ -252,12 +245,20 @@ pub(crate) async fn read(target: &Located) -> Result<CompletedCheckpoint, Storag
     metadata::decode(&target.file(), &bytes)
 }
 
-/// Refuses the metadata of another checkpoint.
-pub(crate) fn expect_id(
+/// Refuses the metadata of another checkpoint, or of another job's.
+pub(crate) fn expect(
     file: &str,
+    job: JobId,
     id: CheckpointId,
     checkpoint: &CompletedCheckpoint,
 ) -> Result<(), StorageError> {
+    if checkpoint.job != job {
+        return Err(StorageError::OtherJob {
+            file: file.to_owned(),
+            expected: job,
+            found: checkpoint.job,
+        });
+    }
     if checkpoint.id == id {
         return Ok(());
     }

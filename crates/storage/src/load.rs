@@ -12,7 +12,7 @@ use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, Owner, SnapshotLo
 use url::Url;
 
 use crate::checkpoint_storage::{
-    CONCURRENT_MAX, METADATA, at, expect_id, locate_elsewhere, read, verify_length,
+    CONCURRENT_MAX, METADATA, at, expect, locate_elsewhere, read, verify_length,
 };
 use crate::error::StorageError;
 use crate::location::{folder_of, into_absolute, location_of};
@@ -73,15 +73,8 @@ pub(crate) async fn read_at(
     id: CheckpointId,
 ) -> Result<CompletedCheckpoint, StorageError> {
     let checkpoint = read_folder(location).await?;
-    let file = || at(location, METADATA).map_or_else(|_| location.to_string(), |at| at.file());
-    if checkpoint.job != job {
-        return Err(StorageError::OtherJob {
-            file: file(),
-            expected: job,
-            found: checkpoint.job,
-        });
-    }
-    expect_id(&file(), id, &checkpoint)?;
+    let file = at(location, METADATA).map_or_else(|_| location.to_string(), |at| at.file());
+    expect(&file, job, id, &checkpoint)?;
     Ok(checkpoint)
 }
 

@@ -12,6 +12,7 @@ use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, Owner, RestoreMode, SnapshotLocation,
 };
 
+use crate::checkpoint_storage::expect;
 use crate::completed::Found;
 use crate::error::StorageError;
 use crate::ha::pointer::{CheckpointPointer, Origin};
@@ -237,23 +238,10 @@ fn resolve(folder: &Path) -> Result<SnapshotLocation, StorageError> {
 /// Refuses a snapshot that was put in the place of the recorded one.
 fn expect_same(recorded: &Origin, found: &CompletedCheckpoint) -> Result<(), StorageError> {
     let file = recorded.location.child("_metadata").to_string();
-    let cause = if found.job != recorded.taken_by {
-        StorageError::OtherJob {
-            file,
-            expected: recorded.taken_by,
-            found: found.job,
+    expect(&file, recorded.taken_by, recorded.checkpoint, found).map_err(|cause| {
+        StorageError::UnreadableOrigin {
+            location: recorded.location.clone(),
+            cause: Box::new(cause),
         }
-    } else if found.id != recorded.checkpoint {
-        StorageError::OtherCheckpoint {
-            file,
-            expected: recorded.checkpoint,
-            found: found.id,
-        }
-    } else {
-        return Ok(());
-    };
-    Err(StorageError::UnreadableOrigin {
-        location: recorded.location.clone(),
-        cause: Box::new(cause),
     })
 }
