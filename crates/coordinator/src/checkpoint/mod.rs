@@ -48,6 +48,7 @@ pub(crate) use pending::PendingCheckpoint;
 use pending::{Ack, Stage};
 use queue::RequestQueue;
 use schedule::Schedule;
+pub(crate) use trigger::answer;
 use trigger::refuse;
 
 /// What the rest of the job has to react to.

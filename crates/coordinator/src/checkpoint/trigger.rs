@@ -288,12 +288,13 @@ impl CheckpointCoordinator {
     /// Whether a stop with savepoint is under way. Sources emit nothing after its barrier, so
     /// nothing else is triggered.
     fn is_stopping(&self) -> bool {
-        let finalising = self.finalising.iter().map(Finalising::kind);
-        self.pending
-            .values()
-            .map(PendingCheckpoint::kind)
-            .chain(finalising)
-            .any(SnapshotKind::stops)
+        self.kinds_under_way().any(SnapshotKind::stops)
+    }
+
+    /// What is pending or being finalised.
+    fn kinds_under_way(&self) -> impl Iterator<Item = SnapshotKind> {
+        let pending = self.pending.values().map(PendingCheckpoint::kind);
+        pending.chain(self.finalising.iter().map(Finalising::kind))
     }
 
     /// The savepoint whose folder is being made. Barriers must reach the sources in the order of
@@ -308,13 +309,8 @@ impl CheckpointCoordinator {
 
     /// How many checkpoints are under way that the limit applies to.
     pub(super) fn limited(&self) -> usize {
-        let finalising = self.finalising.iter().map(Finalising::kind);
-        self.pending
-            .values()
-            .map(PendingCheckpoint::kind)
-            .chain(finalising)
-            .filter(|kind| *kind == SnapshotKind::Checkpoint)
-            .count()
+        let limited = |kind: &SnapshotKind| *kind == SnapshotKind::Checkpoint;
+        self.kinds_under_way().filter(limited).count()
     }
 
     /// Whether one more checkpoint may be under way.
@@ -364,7 +360,7 @@ pub(super) fn refuse(request: RequestId, reason: TriggerRefusal, actions: &mut V
     answer(request, Answer::Refused(reason), actions);
 }
 
-pub(super) fn answer(request: RequestId, answer: Answer, actions: &mut Vec<JobAction>) {
+pub(crate) fn answer(request: RequestId, answer: Answer, actions: &mut Vec<JobAction>) {
     let answer = Box::new(answer);
     actions.push(JobAction::Answer { request, answer });
 }

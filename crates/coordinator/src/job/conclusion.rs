@@ -4,7 +4,7 @@
 use tidegate_types::message::WriteOutcome;
 
 use crate::action::{JobAction, JobEnd};
-use crate::checkpoint::Stop;
+use crate::checkpoint::{Stop, answer};
 use crate::end::Conclusion;
 use crate::failure::{FailureReason, StorageStep};
 use crate::lifecycle::{Next, Phase, Threads};
@@ -78,8 +78,7 @@ impl Job {
         let savepoint = summary.checkpoint;
         let location = summary.location.clone();
         if let Some(request) = request {
-            let answer = Box::new(Answer::Completed(summary));
-            actions.push(JobAction::Answer { request, answer });
+            answer(request, Answer::Completed(summary), actions);
         }
         JobEnd::Stopped {
             savepoint,
@@ -129,10 +128,10 @@ impl Job {
 /// The savepoint of a stop is durable, but not everything up to it was committed.
 pub(super) fn not_stopped(stop: Stop, cause: &str, actions: &mut Vec<JobAction>) {
     if let Some(request) = stop.request {
-        let answer = Box::new(Answer::NotStopped {
+        let not_stopped = Answer::NotStopped {
             savepoint: stop.summary,
             cause: cause.to_owned(),
-        });
-        actions.push(JobAction::Answer { request, answer });
+        };
+        answer(request, not_stopped, actions);
     }
 }
