@@ -22,7 +22,7 @@ mod waiting;
 
 pub use client::{JobClient, RequestError};
 pub use error::RunError;
-pub use options::{CheckpointLocation, JobOptions, RestoreOptions};
+pub use options::{CheckpointLocation, InjectedFailures, JobOptions, RestoreOptions};
 pub use progress::{Observer, Progress};
 pub use report::{JobOutcome, JobReport};
 pub use start::start;

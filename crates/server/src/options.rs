@@ -33,6 +33,15 @@ pub struct RestoreOptions {
     pub mode: RestoreMode,
 }
 
+/// Failures on purpose, to see whether a pipeline's result is the same with them as without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InjectedFailures {
+    /// Chooses the moments.
+    pub seed: u64,
+    /// How many there are, unless the job is over before.
+    pub failures: u32,
+}
+
 /// How a job runs.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
@@ -52,4 +61,6 @@ pub struct JobOptions {
     pub dry_run: bool,
     /// Whether records are serialised between workers as they would be between processes.
     pub serialize: bool,
+    /// Failures on purpose: for tests.
+    pub injected: Option<InjectedFailures>,
 }

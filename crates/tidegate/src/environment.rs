@@ -64,6 +64,7 @@ impl Environment {
             restore: None,
             dry_run: false,
             serialize: false,
+            injected: None,
         };
         Environment {
             draft: Draft::new(1),

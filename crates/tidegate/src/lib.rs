@@ -33,6 +33,8 @@ mod error;
 mod progress;
 mod stream;
 
+pub mod testing;
+
 pub use args::{Args, CheckpointInterval, InvalidSettings, TolerableFailures};
 pub use environment::Environment;
 pub use error::{Error, Result};

@@ -13,17 +13,18 @@ use crate::options::JobOptions;
 use crate::waiting::Observed;
 
 use super::Driver;
+use super::injected::Injector;
 
 /// An attempt that takes longer to stop is reported.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the attempts of a job run.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptOptions {
     pub(super) mode: AlignmentMode,
     pub(super) buffer_timeout: Duration,
     pub(super) serialize: bool,
     pub(super) checkpoint_timeout: Duration,
+    pub(super) injector: Injector,
 }
 
 impl AttemptOptions {
@@ -33,6 +34,7 @@ impl AttemptOptions {
             buffer_timeout: options.buffer_timeout,
             serialize: options.serialize,
             checkpoint_timeout: options.settings.checkpoints.timeout,
+            injector: Injector::new(options.injected.as_ref()),
         }
     }
 }
@@ -60,7 +62,11 @@ impl Driver {
         self.observer
             .on_attempt(statistics.latest_restored.as_ref());
         let metrics = AttemptMetrics::new(self.plan.graph());
-        let reports = self.sender.clone();
+        let sender = self.sender.clone();
+        let reports = Arc::new(move |report| {
+            // The loop is gone only when nobody waits for the outcome any more.
+            let _ = sender.send(JobEvent::Report(report));
+        });
         let context = AttemptContext {
             number,
             restored,
@@ -70,9 +76,7 @@ impl Driver {
                 attempt: number,
                 runtime: self.runtime.clone(),
             }),
-            reports: Arc::new(move |report| {
-                let _ = reports.send(JobEvent::Report(report));
-            }),
+            reports: self.options.injector.wrap(reports),
             metrics: metrics.clone(),
             mode: self.options.mode,
             buffer_timeout: self.options.buffer_timeout,

@@ -4,6 +4,7 @@
 //! answer through one queue. The loop itself never blocks on either.
 
 mod attempts;
+mod injected;
 mod log;
 
 pub(crate) use attempts::AttemptOptions;

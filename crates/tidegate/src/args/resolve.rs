@@ -51,6 +51,7 @@ impl Args {
             }),
             dry_run: self.dry_run.unwrap_or_default(),
             serialize: false,
+            injected: None,
         })
     }
 
