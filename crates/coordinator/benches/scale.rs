@@ -373,14 +373,14 @@ fn state(graph: &JobGraph, checkpoint: CheckpointId, subtask: SubtaskId) -> Subt
     }
     let key_groups = spec.max_parallelism.range(subtask.index, spec.parallelism);
     SubtaskState {
-        keyed: Some(KeyedStateHandle {
-            file: FileHandle {
+        keyed: Some(KeyedStateHandle::of_file(
+            FileHandle {
                 name: format!("{checkpoint}/1-0123456789abcdef0123456789abcdef-{subtask}.state"),
                 bytes: 1 << 20,
                 crc32c: 1,
             },
-            key_groups: key_groups.expect("parallelism is below the limit"),
-        }),
+            key_groups.expect("parallelism is below the limit"),
+        )),
         ..SubtaskState::default()
     }
 }
@@ -393,8 +393,9 @@ fn metadata_bytes(checkpoint: &CompletedCheckpoint) -> usize {
         text(&list.name) + 5 + elements.sum::<usize>()
     };
     let subtask = |state: &SubtaskState| {
-        let keyed = state.keyed.iter().map(|keyed| text(&keyed.file.name) + 16);
-        5 + keyed.sum::<usize>() + state.lists.iter().map(list).sum::<usize>()
+        let keyed = state.keyed.iter().map(|_| 8).sum::<usize>();
+        let files = state.files().map(|file| 1 + text(&file.name) + 12);
+        5 + keyed + files.sum::<usize>() + state.lists.iter().map(list).sum::<usize>()
     };
     let operators = checkpoint.operators.iter().map(|operator| {
         text(&operator.uid.0) + 8 + operator.subtasks.iter().map(subtask).sum::<usize>()

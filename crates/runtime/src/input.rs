@@ -313,6 +313,7 @@ mod tests {
             checkpoint: CheckpointId(id),
             kind,
             format: SnapshotFormat::Canonical,
+            base: None,
             location: None,
             created: UnixMillis(0),
         })

@@ -1,5 +1,6 @@
 //! Operators over keyed state.
 
+use std::io::Cursor;
 use std::marker::PhantomData;
 use std::vec;
 
@@ -7,7 +8,7 @@ use tidegate_state::{
     HeapKeyedBackend, Record, SnapshotProgress, StateKey, StateValue, ValueState,
     ValueStateDescriptor,
 };
-use tidegate_types::CheckpointId;
+use tidegate_types::{CheckpointBarrier, KeyedPiece, KeyedStateHandle};
 
 use crate::error::BoxError;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
@@ -21,10 +22,31 @@ const PAGES_PER_STEP: usize = 128;
 fn open_backend<K: StateKey>(context: &SubtaskContext) -> Result<HeapKeyedBackend<K>, BoxError> {
     let mut backend = HeapKeyedBackend::new(context.max_parallelism, context.key_groups());
     for handle in &context.restore.keyed {
-        let mut file = context.files.open(&handle.file)?;
-        backend.restore_file(&handle.file.name, &mut file)?;
+        for piece in &handle.pieces {
+            restore_piece(&mut backend, piece, handle, context)?;
+        }
     }
     Ok(backend)
+}
+
+/// Adds what a piece holds of the backend's key groups. Pieces of one handle come in order.
+fn restore_piece<K: StateKey>(
+    backend: &mut HeapKeyedBackend<K>,
+    piece: &KeyedPiece,
+    of: &KeyedStateHandle,
+    context: &SubtaskContext,
+) -> Result<(), BoxError> {
+    match piece {
+        KeyedPiece::File(file) => {
+            let mut input = context.files.open(file)?;
+            backend.restore_file(&file.name, &mut input)?;
+        }
+        KeyedPiece::Inline(bytes) => {
+            let name = format!("inline state of key groups {}", of.key_groups);
+            backend.restore_file(&name, &mut Cursor::new(bytes))?;
+        }
+    }
+    Ok(())
 }
 
 fn freeze<K: StateKey>(backend: &mut HeapKeyedBackend<K>) -> Snapshot {
@@ -87,7 +109,7 @@ where
         Ok(Flow::Continue)
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         Ok(freeze(&mut self.backend))
     }
 
@@ -156,7 +178,7 @@ where
         Ok(Flow::Continue)
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         Ok(freeze(&mut self.backend))
     }
 

@@ -8,8 +8,8 @@ use std::vec;
 
 use tidegate_state::{FrozenKeyedState, SnapshotProgress};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, KeyGroupRange, ListState, MaxParallelism, SubtaskId,
-    SubtaskRestore,
+    AttemptNumber, CheckpointBarrier, CheckpointId, KeyGroupRange, ListState, MaxParallelism,
+    SubtaskId, SubtaskRestore,
 };
 
 use crate::clock::Ticks;
@@ -93,11 +93,11 @@ pub trait Logic<In, Out>: 'static {
         Ok(())
     }
 
-    /// Freezes the state as it is now.
+    /// Freezes the state as it is now, for the checkpoint of `barrier`.
     ///
     /// # Errors
     /// An error declines the checkpoint; the job goes on.
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         Ok(Snapshot::default())
     }
 

@@ -122,8 +122,8 @@ impl SnapshotJob {
         let keyed = self.write().map_err(SnapshotError::Write)?;
         for seal in self.seals.drain(..) {
             if let Err(error) = seal() {
-                if let Some(keyed) = &keyed {
-                    self.files.discard(self.checkpoint, &keyed.file);
+                for file in keyed.iter().flat_map(KeyedStateHandle::files) {
+                    self.files.discard(self.checkpoint, file);
                 }
                 return Err(SnapshotError::Seal(error));
             }
@@ -143,10 +143,8 @@ impl SnapshotJob {
         };
         frozen.write_to(&mut writer)?;
         writer.check()?;
-        Ok(Some(KeyedStateHandle {
-            file: file.finish()?,
-            key_groups,
-        }))
+        let file = file.finish()?;
+        Ok(Some(KeyedStateHandle::of_file(file, key_groups)))
     }
 
     fn acknowledge(self, keyed: Option<KeyedStateHandle>, write: Duration) {

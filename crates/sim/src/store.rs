@@ -7,12 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyedStateHandle, Owner,
-    SnapshotLocation,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyedPiece,
+    KeyedStateHandle, Owner, SnapshotLocation,
 };
 
 /// Per key how many records there were, and the sum of their shares.
 pub(crate) type Counts = BTreeMap<u32, (u64, u64)>;
+
+/// Length of one key of [`Counts`] where they are written down.
+const COUNT_BYTES: usize = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct StateFile {
@@ -103,6 +106,18 @@ impl Store {
         let counts = &file.counts;
         let intact = bytes(counts) == handle.bytes && sum(counts) == handle.crc32c;
         (file.complete && intact).then_some(counts)
+    }
+
+    /// All pieces of a handle, the newer over the older, if they are as they were written.
+    pub(crate) fn read_state(&self, handle: &KeyedStateHandle) -> Option<Counts> {
+        let mut all = Counts::new();
+        for piece in &handle.pieces {
+            match piece {
+                KeyedPiece::File(file) => all.extend(self.open(file)?),
+                KeyedPiece::Inline(bytes) => all.extend(decode_counts(bytes)?),
+            }
+        }
+        Some(all)
     }
 
     /// The job that runs now. Savepoints are named by the first digits.
@@ -279,7 +294,9 @@ impl Store {
                 .iter_mut()
                 .flat_map(|op| &mut op.subtasks);
             for keyed in subtasks.filter_map(|subtask| subtask.keyed.as_mut()) {
-                keyed.file.name = url(std::mem::take(&mut keyed.file.name));
+                for file in keyed.files_mut() {
+                    file.name = url(std::mem::take(&mut file.name));
+                }
             }
             self.elsewhere.insert(location, checkpoint);
         }
@@ -328,7 +345,19 @@ pub(crate) fn keyed(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = &K
 }
 
 fn bytes(counts: &Counts) -> u64 {
-    24 * counts.len() as u64
+    COUNT_BYTES as u64 * counts.len() as u64
+}
+
+/// `None` if these are no counts.
+fn decode_counts(bytes: &[u8]) -> Option<Counts> {
+    let entries = bytes.chunks(COUNT_BYTES).map(|entry| {
+        let (key, rest) = entry.split_first_chunk()?;
+        let (count, rest) = rest.split_first_chunk()?;
+        let share = rest.try_into().ok()?;
+        let (count, share) = (u64::from_le_bytes(*count), u64::from_le_bytes(share));
+        Some((u32::from_le_bytes(*key), (count, share)))
+    });
+    entries.collect()
 }
 
 fn sum(counts: &Counts) -> u32 {

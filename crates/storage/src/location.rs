@@ -80,5 +80,6 @@ pub(crate) fn into_absolute(
 fn files_of(checkpoint: &mut CompletedCheckpoint) -> impl Iterator<Item = &mut FileHandle> {
     let operators = checkpoint.operators.iter_mut();
     let subtasks = operators.flat_map(|operator| &mut operator.subtasks);
-    subtasks.flat_map(|subtask| subtask.keyed.iter_mut().map(|keyed| &mut keyed.file))
+    let keyed = subtasks.filter_map(|subtask| subtask.keyed.as_mut());
+    keyed.flat_map(|keyed| keyed.files_mut())
 }

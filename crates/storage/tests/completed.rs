@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use support::{Place, checkpoint, message_naming, write};
 use tidegate_storage::{CheckpointPointer, ErrorKind, JobStore, StorageError};
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId};
+use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, KeyedPiece};
 
 fn ids(checkpoints: &[CompletedCheckpoint]) -> Vec<u64> {
     checkpoints
@@ -394,6 +394,24 @@ fn missing_and_truncated_state_files_are_found_before_a_restore() {
     let error = place.run(store.verify_files(&completed)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(message_naming(&error, &store, &name).contains("is missing"));
+}
+
+// RS-17: every piece of a subtask's state must be there, not only the first.
+#[test]
+fn each_piece_of_a_subtask_is_looked_at() {
+    let place = Place::new();
+    let store = place.open();
+    let mut completed = place.complete(&store, 1);
+    let later = write(&store, 2, "count[0]", b"changes");
+    let keyed = completed.operators[1].subtasks[0].keyed.as_mut().unwrap();
+    keyed
+        .pieces
+        .push(KeyedPiece::Inline(b"more".as_slice().into()));
+    keyed.pieces.push(KeyedPiece::File(later.clone()));
+    place.run(store.verify_files(&completed)).unwrap();
+    fs::remove_file(store.folder().join(&later.name)).unwrap();
+    let error = place.run(store.verify_files(&completed)).unwrap_err();
+    assert!(message_naming(&error, &store, &later.name).contains("is missing"));
 }
 
 #[test]

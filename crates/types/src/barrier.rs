@@ -79,6 +79,11 @@ pub struct CheckpointBarrier {
     pub kind: SnapshotKind,
     /// What its files may be like.
     pub format: SnapshotFormat,
+    /// The completed checkpoint that an incremental snapshot may rest on: a subtask may refer to
+    /// pieces of its own part of it, and to no other old ones. Their files stay until this
+    /// checkpoint is concluded. `None` if the snapshot must be whole by itself, whatever the
+    /// format.
+    pub base: Option<CheckpointId>,
     /// Where its files go; `None` is the job's own namespace.
     pub location: Option<SnapshotLocation>,
     /// Wall-clock time of the trigger, for statistics only.

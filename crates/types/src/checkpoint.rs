@@ -3,6 +3,8 @@
 //!
 //! The byte format of `_metadata` lives in `storage`; these are the domain types.
 
+use std::sync::Arc;
+
 use crate::barrier::SnapshotKind;
 use crate::ids::{AttemptNumber, CheckpointId, JobId, OperatorUid};
 use crate::key_group::{KeyGroupRange, MaxParallelism};
@@ -11,8 +13,8 @@ use crate::time::UnixMillis;
 
 /// Pointer to one durable, immutable file of a checkpoint.
 ///
-/// Whoever holds the [`PendingCheckpoint`](CompletedCheckpoint) or [`CompletedCheckpoint`] that
-/// lists it owns the file; it is deleted exactly once, when its owner is discarded.
+/// Whoever holds the pending or [completed](CompletedCheckpoint) checkpoints that list it owns the
+/// file; it is deleted exactly once, when the last of them has been dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle {
     /// Name relative to the job's namespace, `/`-separated; or, for a file that lies elsewhere
@@ -32,13 +34,76 @@ impl FileHandle {
     }
 }
 
-/// Keyed state of one subtask: one file that holds all its keyed states, by key group.
+/// One part of a subtask's keyed state, in the format of the state backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyedPiece {
+    /// A file, which later checkpoints may share.
+    File(FileHandle),
+    /// The bytes themselves: what is small travels in the acknowledgement and lives in
+    /// `_metadata`. Cheap to clone.
+    Inline(Arc<[u8]>),
+}
+
+impl KeyedPiece {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&FileHandle> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Inline(_) => None,
+        }
+    }
+
+    /// The file, if it is one, to name it anew.
+    pub fn file_mut(&mut self) -> Option<&mut FileHandle> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Inline(_) => None,
+        }
+    }
+
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::File(file) => file.bytes,
+            Self::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+/// Keyed state of one subtask: all its keyed states, by key group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedStateHandle {
-    /// Where the bytes are.
-    pub file: FileHandle,
-    /// The key groups the file covers.
+    /// Where the bytes are, oldest first: a restore reads a full piece, then the changes to it, in
+    /// this order. None if no key has state.
+    pub pieces: Vec<KeyedPiece>,
+    /// The key groups that the pieces cover together, and each of them.
     pub key_groups: KeyGroupRange,
+}
+
+impl KeyedStateHandle {
+    /// State that is in one file as a whole.
+    pub fn of_file(file: FileHandle, key_groups: KeyGroupRange) -> Self {
+        KeyedStateHandle {
+            pieces: vec![KeyedPiece::File(file)],
+            key_groups,
+        }
+    }
+
+    /// The files among the pieces, oldest first.
+    pub fn files(&self) -> impl Iterator<Item = &FileHandle> {
+        self.pieces.iter().filter_map(KeyedPiece::file)
+    }
+
+    /// The files among the pieces, to name them anew.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut FileHandle> {
+        self.pieces.iter_mut().filter_map(KeyedPiece::file_mut)
+    }
+
+    /// Bytes of all pieces.
+    pub fn bytes(&self) -> u64 {
+        let pieces = self.pieces.iter().map(KeyedPiece::bytes);
+        pieces.fold(0, u64::saturating_add)
+    }
 }
 
 /// How the elements of an operator list state are dealt out at restore.
@@ -79,19 +144,15 @@ pub struct SubtaskState {
 impl SubtaskState {
     /// The files this state refers to.
     pub fn files(&self) -> impl Iterator<Item = &FileHandle> {
-        self.keyed.iter().map(|keyed| &keyed.file)
+        self.keyed.iter().flat_map(KeyedStateHandle::files)
     }
 
-    /// Bytes of state: files plus inline elements.
+    /// Bytes of state: of all pieces, and of the elements of lists.
     pub fn bytes(&self) -> u64 {
-        let files: u64 = self.files().map(|file| file.bytes).sum();
-        let inline: usize = self
-            .lists
-            .iter()
-            .flat_map(|list| &list.elements)
-            .map(|element| element.len())
-            .sum();
-        files + inline as u64
+        let keyed = self.keyed.as_ref().map_or(0, KeyedStateHandle::bytes);
+        let elements = self.lists.iter().flat_map(|list| &list.elements);
+        let lists: usize = elements.map(Vec::len).sum();
+        keyed.saturating_add(lists as u64)
     }
 }
 
@@ -139,7 +200,8 @@ pub struct CompletedCheckpoint {
 }
 
 impl CompletedCheckpoint {
-    /// All files the checkpoint refers to, apart from its metadata.
+    /// All files the checkpoint refers to, apart from its metadata. Other checkpoints may refer to
+    /// some of them, too.
     pub fn files(&self) -> impl Iterator<Item = &FileHandle> {
         self.operators
             .iter()
@@ -147,7 +209,8 @@ impl CompletedCheckpoint {
             .flat_map(SubtaskState::files)
     }
 
-    /// Bytes of state: files plus inline elements, each counted once.
+    /// Bytes of state, whether they were written for this checkpoint or for an earlier one; each is
+    /// counted once.
     pub fn state_bytes(&self) -> u64 {
         self.operators
             .iter()

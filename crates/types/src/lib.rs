@@ -18,8 +18,8 @@ pub mod message;
 
 pub use barrier::{AlignmentMode, CheckpointBarrier, SnapshotFormat, SnapshotKind};
 pub use checkpoint::{
-    CompletedCheckpoint, FileHandle, KeyedStateHandle, ListState, OperatorCheckpoint, Owner,
-    Redistribution, SubtaskState,
+    CompletedCheckpoint, FileHandle, KeyedPiece, KeyedStateHandle, ListState, OperatorCheckpoint,
+    Owner, Redistribution, SubtaskState,
 };
 pub use error_chain::ErrorChain;
 pub use ids::{

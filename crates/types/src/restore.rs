@@ -38,7 +38,8 @@ impl fmt::Display for RestoreMode {
 pub struct SubtaskRestore {
     /// The key groups the subtask owns in this attempt.
     pub key_groups: KeyGroupRange,
-    /// Files that hold some of them. A file may hold other key groups too; those are skipped.
+    /// State that holds some of them, in parts that share no key group; the pieces of each are
+    /// read in order. It may hold other key groups too; those are skipped.
     pub keyed: Vec<KeyedStateHandle>,
     /// Operator list states, already dealt out: every element here belongs to this subtask.
     pub lists: Vec<ListState>,

@@ -235,6 +235,7 @@ mod tests {
             checkpoint: CheckpointId(1),
             kind,
             format: SnapshotFormat::Full,
+            base: None,
             location: kind
                 .is_savepoint()
                 .then(|| SnapshotLocation::new("file:///s")),
@@ -267,14 +268,14 @@ mod tests {
 
     fn with_file(name: &str) -> SubtaskState {
         SubtaskState {
-            keyed: Some(KeyedStateHandle {
-                file: FileHandle {
+            keyed: Some(KeyedStateHandle::of_file(
+                FileHandle {
                     name: name.to_owned(),
                     bytes: 1,
                     crc32c: 0,
                 },
-                key_groups: KeyGroupRange { start: 0, end: 0 },
-            }),
+                KeyGroupRange { start: 0, end: 0 },
+            )),
             ..SubtaskState::default()
         }
     }

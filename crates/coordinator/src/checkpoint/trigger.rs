@@ -168,6 +168,7 @@ impl CheckpointCoordinator {
                 (None, _) => SnapshotKind::Checkpoint,
             },
             format: self.allowed(queued.as_ref().map_or(self.settings.format, |q| q.format)),
+            base: None,
             location: queued.as_ref().and_then(folder),
             created: self.now.wall,
         };

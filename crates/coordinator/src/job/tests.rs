@@ -55,14 +55,14 @@ fn settings() -> JobSettings {
 
 fn counts(name: &str) -> SubtaskState {
     SubtaskState {
-        keyed: Some(KeyedStateHandle {
-            file: FileHandle {
+        keyed: Some(KeyedStateHandle::of_file(
+            FileHandle {
                 name: name.to_owned(),
                 bytes: 10,
                 crc32c: 1,
             },
-            key_groups: ALL_KEY_GROUPS,
-        }),
+            ALL_KEY_GROUPS,
+        )),
         ..SubtaskState::default()
     }
 }
@@ -273,6 +273,7 @@ fn a_checkpoint_from_trigger_to_completion() {
                 checkpoint: CheckpointId(21),
                 kind: SnapshotKind::Checkpoint,
                 format: SnapshotFormat::Full,
+                base: None,
                 location: None,
                 created: UnixMillis(110_000),
             }),

@@ -1,4 +1,5 @@
-//! Keyed state: which files a subtask needs, and whether all files together are sound.
+//! Keyed state: what of it a subtask needs, and whether all handles together are sound. The pieces
+//! of a handle stay together, in their order.
 
 use tidegate_types::{
     CheckpointId, KeyGroupRange, KeyedStateHandle, MaxParallelism, OperatorCheckpoint,
@@ -12,7 +13,7 @@ pub(super) fn is_keyed(saved: &OperatorCheckpoint) -> bool {
     saved.subtasks.iter().any(|subtask| subtask.keyed.is_some())
 }
 
-/// Gives every new subtask the files that hold any of its key groups. The files must have been
+/// Gives every new subtask the state that holds any of its key groups. It must have been
 /// [checked](check).
 pub(super) fn deal_out(saved: &OperatorCheckpoint, subtasks: &mut [SubtaskRestore]) {
     let handles = sorted(saved);
@@ -25,7 +26,7 @@ pub(super) fn deal_out(saved: &OperatorCheckpoint, subtasks: &mut [SubtaskRestor
     }
 }
 
-/// Every key group is in exactly one file, or there are no files at all.
+/// Every key group is in exactly one handle, or there are none at all.
 pub(super) fn check(checkpoint: CheckpointId, saved: &OperatorCheckpoint) -> Option<RestoreError> {
     let fault = fault(&sorted(saved), saved.max_parallelism)?;
     Some(RestoreError::KeyGroups {
@@ -47,7 +48,7 @@ fn fault(handles: &[&KeyedStateHandle], max: MaxParallelism) -> Option<KeyGroupF
         return None;
     }
     let count = max.get();
-    // The first key group that no file so far has.
+    // The first key group that no handle so far has.
     let mut next = 0u32;
     for handle in handles {
         let claimed = handle.key_groups;

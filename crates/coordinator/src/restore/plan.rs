@@ -3,10 +3,11 @@
 use std::fmt;
 
 use tidegate_types::graph::JobGraph;
-use tidegate_types::{RestorePlan, SubtaskRestore};
+use tidegate_types::{KeyedPiece, RestorePlan, SubtaskRestore};
 
 /// Displays a plan with one line per subtask:
-/// `count[1]: key groups 64..=127, 1/count-1 (0..=127)`.
+/// `count[1]: key groups 64..=127, 1/count-1 (0..=127)`. Pieces of the same state are joined by
+/// `+`.
 #[derive(Clone, Copy, Debug)]
 pub struct DisplayPlan<'a> {
     /// The graph that the plan was made for.
@@ -30,13 +31,31 @@ impl fmt::Display for DisplayPlan<'_> {
 fn write_subtask(f: &mut fmt::Formatter<'_>, subtask: &SubtaskRestore) -> fmt::Result {
     write!(f, "key groups {}", subtask.key_groups)?;
     for handle in &subtask.keyed {
-        write!(f, ", {} ({})", handle.file.name, handle.key_groups)?;
+        f.write_str(", ")?;
+        write_pieces(f, &handle.pieces)?;
+        write!(f, " ({})", handle.key_groups)?;
     }
     for list in &subtask.lists {
         write!(f, ", {} of `{}`", list.elements.len(), list.name)?;
     }
     if subtask.finished {
         f.write_str(", finished")?;
+    }
+    Ok(())
+}
+
+fn write_pieces(f: &mut fmt::Formatter<'_>, pieces: &[KeyedPiece]) -> fmt::Result {
+    if pieces.is_empty() {
+        return f.write_str("no keys");
+    }
+    for (index, piece) in pieces.iter().enumerate() {
+        if index > 0 {
+            f.write_str(" + ")?;
+        }
+        match piece {
+            KeyedPiece::File(file) => f.write_str(&file.name)?,
+            KeyedPiece::Inline(bytes) => write!(f, "{} bytes inline", bytes.len())?,
+        }
     }
     Ok(())
 }

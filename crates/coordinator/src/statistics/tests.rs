@@ -50,6 +50,7 @@ impl World {
             checkpoint: CheckpointId(id),
             kind,
             format: SnapshotFormat::Incremental,
+            base: None,
             location: None,
             created: UnixMillis(1_000_000 + self.now),
         };

@@ -43,14 +43,14 @@ fn key_groups(subtask: SubtaskId) -> KeyGroupRange {
 
 pub(crate) fn state(checkpoint: CheckpointId, subtask: SubtaskId) -> SubtaskState {
     SubtaskState {
-        keyed: Some(KeyedStateHandle {
-            file: FileHandle {
+        keyed: Some(KeyedStateHandle::of_file(
+            FileHandle {
                 name: format!("{checkpoint}/{subtask}"),
                 bytes: 1,
                 crc32c: 0,
             },
-            key_groups: key_groups(subtask),
-        }),
+            key_groups(subtask),
+        )),
         ..SubtaskState::default()
     }
 }

@@ -363,13 +363,13 @@ fn acknowledged(checkpoint: CheckpointId, subtask: SubtaskId, file: Option<&str>
         Some("each") => Some(format!("{}-{subtask}", checkpoint.0)),
         file => file.map(str::to_owned),
     };
-    let keyed = name.map(|name| KeyedStateHandle {
-        file: FileHandle {
+    let keyed = name.map(|name| {
+        let file = FileHandle {
             name,
             bytes: 100,
             crc32c: 0,
-        },
-        key_groups: KeyGroupRange { start: 0, end: 127 },
+        };
+        KeyedStateHandle::of_file(file, KeyGroupRange { start: 0, end: 127 })
     });
     Report::Acknowledged {
         checkpoint,

@@ -53,6 +53,7 @@ pub(super) fn barrier(id: u64) -> CheckpointBarrier {
         checkpoint: CheckpointId(id),
         kind: SnapshotKind::Checkpoint,
         format: SnapshotFormat::Full,
+        base: None,
         location: None,
         created: UnixMillis(0),
     }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::vec;
 
-use tidegate_types::CheckpointId;
+use tidegate_types::CheckpointBarrier;
 
 use super::{Sink, SinkContext, SinkWriter};
 use crate::error::BoxError;
@@ -52,7 +52,7 @@ impl<T: 'static, W: SinkWriter<T>> Logic<T, ()> for Plain<T, W> {
         self.writer.flush()
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         self.writer.flush()?;
         Ok(Snapshot::default())
     }

@@ -12,7 +12,7 @@ use std::vec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_types::message::Report;
-use tidegate_types::{CheckpointId, ListState, Redistribution};
+use tidegate_types::{CheckpointBarrier, CheckpointId, ListState, Redistribution};
 
 use super::{Committer, PreCommitted, SinkContext, TransactionWriter, TwoPhaseSink};
 use crate::background::Background;
@@ -231,7 +231,8 @@ impl<T: 'static, S: TwoPhaseSink<T>> Logic<T, ()> for TwoPhase<T, S> {
         self.writer.write(input)
     }
 
-    fn snapshot(&mut self, checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
+        let checkpoint = barrier.checkpoint;
         let ended = self.writer.pre_commit(checkpoint)?;
         let mut pending = lock(&self.pending);
         pending.extend(

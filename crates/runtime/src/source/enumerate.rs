@@ -3,7 +3,7 @@
 use std::vec;
 
 use serde::de::DeserializeOwned;
-use tidegate_types::{CheckpointId, ListState, Redistribution};
+use tidegate_types::{CheckpointBarrier, ListState, Redistribution};
 
 use super::{NextSplit, Source, SourceContext, SplitEnumerator};
 use crate::clock::Ticks;
@@ -84,7 +84,7 @@ impl<S: Source> Logic<(), S::Split> for Enumerate<S> {
         }
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         let element = postcard::to_stdvec(&self.enumerator.snapshot())?;
         let list = ListState {
             name: STATE.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::vec;
 
-use tidegate_types::{CheckpointId, ListState, Redistribution};
+use tidegate_types::{CheckpointBarrier, ListState, Redistribution};
 
 use super::enumerate::decode_list;
 use super::{ReadStatus, Source, SourceContext, SplitReader};
@@ -80,7 +80,7 @@ impl<S: Source> Logic<S::Split, S::Item> for Read<S> {
         })
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         let splits = self.reader.snapshot();
         let elements = splits
             .iter()

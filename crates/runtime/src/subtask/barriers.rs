@@ -162,7 +162,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         let Phase::Running(logic) = &mut self.phase else {
             return;
         };
-        let frozen = logic.snapshot(checkpoint);
+        let frozen = logic.snapshot(&barrier);
         tidegate_fault::point("snapshot:after");
         match frozen {
             Ok(snapshot) => {

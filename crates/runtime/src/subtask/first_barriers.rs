@@ -75,6 +75,7 @@ mod tests {
             checkpoint: CheckpointId(id),
             kind: SnapshotKind::Checkpoint,
             format: SnapshotFormat::Full,
+            base: None,
             location: None,
             created: UnixMillis(1000),
         }

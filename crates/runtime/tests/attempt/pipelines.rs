@@ -8,7 +8,7 @@ use tidegate_runtime::{
     Rebalance, Snapshot, SubtaskContext,
 };
 use tidegate_types::graph::Partitioning;
-use tidegate_types::{CheckpointId, ListState, Redistribution};
+use tidegate_types::{CheckpointBarrier, ListState, Redistribution};
 
 use crate::support::{Collected, Driven, Numbers, PATIENCE, Range, States, operator};
 
@@ -127,7 +127,7 @@ impl Logic<u64, u64> for Sum {
         Ok(())
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         let list = ListState {
             name: "sum".to_owned(),
             redistribution: Redistribution::Split,

@@ -11,7 +11,7 @@ use tidegate_runtime::{
 use tidegate_state::ValueStateDescriptor;
 use tidegate_types::graph::Partitioning;
 use tidegate_types::message::{DeclineReason, Report};
-use tidegate_types::{CheckpointId, SnapshotKind, SubtaskId};
+use tidegate_types::{CheckpointBarrier, CheckpointId, SnapshotKind, SubtaskId};
 
 use crate::pipelines::{keyed_count, summed, wait_for_all_ends, wait_until};
 use crate::support::{Collected, Driven, Files, Gate, Numbers, Options, States, operator};
@@ -158,7 +158,7 @@ impl Logic<u64, u64> for Unfreezable {
         Ok(Flow::Continue)
     }
 
-    fn snapshot(&mut self, _checkpoint: CheckpointId) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         self.gate.pass();
         match self.fails.load(Ordering::SeqCst) {
             true => Err("too hot".into()),

@@ -368,6 +368,7 @@ pub(crate) fn barrier(checkpoint: u64) -> CheckpointBarrier {
         checkpoint: CheckpointId(checkpoint),
         kind: SnapshotKind::Checkpoint,
         format: SnapshotFormat::Full,
+        base: None,
         location: None,
         created: UnixMillis(0),
     }

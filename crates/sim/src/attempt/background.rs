@@ -218,10 +218,7 @@ impl SnapshotJob {
             .store
             .finish(&name, counts)
             .expect("a file under way is there");
-        self.keyed = Keyed::Written(KeyedStateHandle {
-            file,
-            key_groups: self.key_groups,
-        });
+        self.keyed = Keyed::Written(KeyedStateHandle::of_file(file, self.key_groups));
         Ok(Progress::More)
     }
 
@@ -252,9 +249,9 @@ impl SnapshotJob {
             return Ok(Progress::More);
         }
         if let Keyed::Written(handle) = &self.keyed {
-            outside
-                .store
-                .delete(&Target::File(handle.file.name.clone()));
+            for file in handle.files() {
+                outside.store.delete(&Target::File(file.name.clone()));
+            }
         }
         self.decline("sealing failed", hands);
         if !hands.outside.has(Mutation::SpoiltForEver) {

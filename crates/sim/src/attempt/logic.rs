@@ -203,7 +203,7 @@ impl Logic {
     }
 }
 
-/// Reads every file and keeps what lies in the subtask's own key groups.
+/// Reads every handle and keeps what lies in the subtask's own key groups.
 fn read_counts(restore: &SubtaskRestore, outside: &mut Outside) -> Result<Counts, Stop> {
     let mut all = Counts::new();
     let files = match outside.has(Mutation::FirstFileOnly) {
@@ -213,13 +213,10 @@ fn read_counts(restore: &SubtaskRestore, outside: &mut Outside) -> Result<Counts
     let groups = outside.scenario.topology.key_groups();
     for handle in &restore.keyed[..files] {
         if outside.rng.chance(outside.faults.read) {
-            return Err(Stop::Failed(format!(
-                "`{}` can't be read",
-                handle.file.name
-            )));
+            return Err(Stop::Failed(format!("{handle:?} can't be read")));
         }
-        let Some(counts) = outside.store.open(&handle.file) else {
-            return Err(Stop::Failed(format!("`{}` is gone", handle.file.name)));
+        let Some(counts) = outside.store.read_state(handle) else {
+            return Err(Stop::Failed(format!("some of {handle:?} is gone")));
         };
         let own = counts.iter().filter(|(key, _)| {
             let group = groups.key_group(hash_bytes(&key.to_le_bytes()));

@@ -228,8 +228,8 @@ fn add(id: TransactionId, external: &External, promised: &mut Promised) {
 fn counted(operator: &OperatorCheckpoint, store: &Store) -> BTreeMap<u32, u64> {
     let mut shares = BTreeMap::new();
     for handle in operator.subtasks.iter().filter_map(|s| s.keyed.as_ref()) {
-        for (key, (_, share)) in store.open(&handle.file).into_iter().flatten() {
-            *shares.entry(*key).or_default() += share;
+        for (key, (_, share)) in store.read_state(handle).into_iter().flatten() {
+            *shares.entry(key).or_default() += share;
         }
     }
     shares

@@ -20,12 +20,11 @@ pub(crate) fn restorable(store: &Store) -> Checked {
             });
         };
         for handle in keyed(checkpoint) {
-            ensure(store.open(&handle.file).is_some(), NAME, || {
-                format!(
-                    "{id} needs `{}`, which is gone or incomplete",
-                    handle.file.name
-                )
-            })?;
+            for file in handle.files() {
+                ensure(store.open(file).is_some(), NAME, || {
+                    format!("{id} needs `{}`, which is gone or incomplete", file.name)
+                })?;
+            }
         }
     }
     Ok(())

@@ -90,8 +90,8 @@ fn key_groups(operator: &OperatorCheckpoint, parts: &[SubtaskRestore], count: u3
                 .filter(|file| *file == handle)
                 .count();
             ensure(given == 1, NAME, || {
-                let file = &handle.file.name;
-                format!("the owner of key group {group:?} of `{uid}` gets `{file}` {given} times")
+                let (pieces, whose) = (&handle.pieces, format!("key group {group:?} of `{uid}`"));
+                format!("the owner of {whose} gets {pieces:?} {given} times")
             })?;
         }
     }

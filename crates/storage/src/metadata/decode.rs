@@ -4,12 +4,14 @@
 //! anything is allocated for it.
 
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange, KeyedPiece,
     KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Owner,
     Redistribution, SnapshotKind, SubtaskState, UnixMillis,
 };
 
-use super::{FLAG_FINISHED, FLAG_KEYED, HEADER_BYTES, MAGIC, VERSION, check};
+use super::{
+    FLAG_FINISHED, FLAG_KEYED, HEADER_BYTES, MAGIC, PIECE_FILE, PIECE_INLINE, VERSION, check,
+};
 use crate::error::StorageError;
 
 /// Decodes the metadata in `bytes`; `file` names them in errors.
@@ -191,16 +193,24 @@ fn take_subtask(cursor: &mut Cursor<'_>) -> Parsed<SubtaskState> {
 
 fn take_keyed(cursor: &mut Cursor<'_>) -> Parsed<KeyedStateHandle> {
     Ok(KeyedStateHandle {
-        file: FileHandle {
-            name: cursor.text()?,
-            bytes: cursor.u64()?,
-            crc32c: cursor.u32()?,
-        },
         key_groups: KeyGroupRange {
             start: cursor.u16()?,
             end: cursor.u16()?,
         },
+        pieces: cursor.all(5, take_piece)?,
     })
+}
+
+fn take_piece(cursor: &mut Cursor<'_>) -> Parsed<KeyedPiece> {
+    match cursor.u8()? {
+        PIECE_FILE => Ok(KeyedPiece::File(FileHandle {
+            name: cursor.text()?,
+            bytes: cursor.u64()?,
+            crc32c: cursor.u32()?,
+        })),
+        PIECE_INLINE => Ok(KeyedPiece::Inline(cursor.bytes()?.into())),
+        other => Err(format!("{other} is no kind of piece")),
+    }
 }
 
 fn take_list(cursor: &mut Cursor<'_>) -> Parsed<ListState> {

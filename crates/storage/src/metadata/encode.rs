@@ -1,11 +1,14 @@
 //! Writing `_metadata`. The format is described in the parent module.
 
 use tidegate_types::{
-    CompletedCheckpoint, KeyedStateHandle, ListState, OperatorCheckpoint, Redistribution,
-    SnapshotKind, SubtaskState,
+    CompletedCheckpoint, KeyedPiece, KeyedStateHandle, ListState, OperatorCheckpoint,
+    Redistribution, SnapshotKind, SubtaskState,
 };
 
-use super::{FLAG_FINISHED, FLAG_KEYED, HEADER_BYTES, MAGIC, METADATA_BYTES_MAX, VERSION, check};
+use super::{
+    FLAG_FINISHED, FLAG_KEYED, HEADER_BYTES, MAGIC, METADATA_BYTES_MAX, PIECE_FILE, PIECE_INLINE,
+    VERSION, check,
+};
 use crate::error::StorageError;
 
 /// Encodes a checkpoint's metadata.
@@ -79,12 +82,25 @@ fn put_subtask(out: &mut Vec<u8>, subtask: &SubtaskState) -> Option<()> {
 }
 
 fn put_keyed(out: &mut Vec<u8>, keyed: &KeyedStateHandle) -> Option<()> {
-    put_bytes(out, keyed.file.name.as_bytes())?;
-    out.extend_from_slice(&keyed.file.bytes.to_le_bytes());
-    out.extend_from_slice(&keyed.file.crc32c.to_le_bytes());
     out.extend_from_slice(&keyed.key_groups.start.to_le_bytes());
     out.extend_from_slice(&keyed.key_groups.end.to_le_bytes());
-    Some(())
+    put_all(out, &keyed.pieces, put_piece)
+}
+
+fn put_piece(out: &mut Vec<u8>, piece: &KeyedPiece) -> Option<()> {
+    match piece {
+        KeyedPiece::File(file) => {
+            out.push(PIECE_FILE);
+            put_bytes(out, file.name.as_bytes())?;
+            out.extend_from_slice(&file.bytes.to_le_bytes());
+            out.extend_from_slice(&file.crc32c.to_le_bytes());
+            Some(())
+        }
+        KeyedPiece::Inline(bytes) => {
+            out.push(PIECE_INLINE);
+            put_bytes(out, bytes)
+        }
+    }
 }
 
 fn put_list(out: &mut Vec<u8>, list: &ListState) -> Option<()> {

@@ -26,9 +26,12 @@
 //! | what | encoding |
 //! |---|---|
 //! | flags | `u8`: bit 0 keyed state follows, bit 1 finished; others are 0 |
-//! | file of the keyed state, if any | name (text), bytes (`u64`), CRC-32C (`u32`) |
-//! | its first and last key group | `u16`, `u16` |
+//! | keyed state, if any: first and last key group | `u16`, `u16` |
+//! | its number of pieces, then each piece, oldest first | `u32` |
 //! | number of lists, then each list | `u32` |
+//!
+//! A piece: `u8` 0 and a file, as name (text), bytes (`u64`) and CRC-32C (`u32`); or `u8` 1 and the
+//! piece itself, as `u32` length and bytes.
 //!
 //! A list: name (text), redistribution (`u8`: 0 split, 1 union, 2 broadcast), number of elements
 //! (`u32`), then each element as `u32` length and bytes.
@@ -43,7 +46,7 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-use tidegate_types::{CompletedCheckpoint, SnapshotKind};
+use tidegate_types::{CompletedCheckpoint, FileHandle, SnapshotKind};
 
 use crate::location::split_url;
 use crate::names::{is_plain_state_file, is_state_file_name};
@@ -60,6 +63,9 @@ pub(crate) const METADATA_BYTES_MAX: u64 = 256 << 20;
 
 const FLAG_KEYED: u8 = 1;
 const FLAG_FINISHED: u8 = 2;
+
+const PIECE_FILE: u8 = 0;
+const PIECE_INLINE: u8 = 1;
 
 /// What must hold of a checkpoint beyond its types.
 fn check(checkpoint: &CompletedCheckpoint) -> Result<(), String> {
@@ -79,8 +85,9 @@ fn check(checkpoint: &CompletedCheckpoint) -> Result<(), String> {
                     range.start, range.end
                 ));
             }
-            if !may_name(checkpoint.kind, &keyed.file.name) {
-                return Err(format!("`{}` is no name of a state file", keyed.file.name));
+            let misnamed = |file: &&FileHandle| !may_name(checkpoint.kind, &file.name);
+            if let Some(file) = keyed.files().find(misnamed) {
+                return Err(format!("`{}` is no name of a state file", file.name));
             }
         }
     }

@@ -6,22 +6,25 @@ use proptest::option;
 use proptest::prelude::*;
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, HASH_ID, JobId, KeyGroupRange,
-    KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid, Owner,
-    Redistribution, SnapshotKind, SubtaskState, UnixMillis,
+    KeyedPiece, KeyedStateHandle, ListState, MaxParallelism, OperatorCheckpoint, OperatorUid,
+    Owner, Redistribution, SnapshotKind, SubtaskState, UnixMillis,
 };
 
 use super::{HEADER_BYTES, METADATA_BYTES_MAX, VERSION, decode, encode};
 use crate::error::{ErrorKind, StorageError};
 
 fn keyed(name: &str, bytes: u64, start: u16, end: u16) -> Option<KeyedStateHandle> {
-    Some(KeyedStateHandle {
-        file: FileHandle {
-            name: name.to_owned(),
-            bytes,
-            crc32c: 0xdead_beef,
-        },
-        key_groups: KeyGroupRange { start, end },
-    })
+    let file = FileHandle {
+        name: name.to_owned(),
+        bytes,
+        crc32c: 0xdead_beef,
+    };
+    let key_groups = KeyGroupRange { start, end };
+    Some(KeyedStateHandle::of_file(file, key_groups))
+}
+
+fn inline(bytes: &[u8]) -> KeyedPiece {
+    KeyedPiece::Inline(bytes.into())
 }
 
 fn list(name: &str, redistribution: Redistribution, elements: &[&[u8]]) -> ListState {
@@ -47,18 +50,34 @@ fn golden() -> CompletedCheckpoint {
             finished: true,
         }],
     };
+    // Of three checkpoints, and the newest change inline.
+    let mut shared = keyed("chk-30/a3-z.0-00fd.state", 1 << 40, 0, 16_383);
+    let later = keyed("chk-42/a3-z.0-00ff.state", 77, 0, 16_383).unwrap();
+    let pieces = &mut shared.as_mut().unwrap().pieces;
+    pieces.extend(later.pieces);
+    pieces.push(inline(b"\0changes"));
     let count = OperatorCheckpoint {
         uid: OperatorUid("zähler".to_owned()),
         max_parallelism: MaxParallelism::new(32_768).unwrap(),
         subtasks: vec![
             SubtaskState {
-                keyed: keyed("chk-42/a3-z.0-00ff.state", 1 << 40, 0, 16_383),
+                keyed: shared,
                 ..SubtaskState::default()
             },
             SubtaskState {
-                keyed: keyed("chk-42/a3-z.1-00fe.state", 0, 16_384, 32_767),
+                keyed: keyed("chk-42/a3-z.1-00fe.state", 0, 16_384, 32_766),
                 lists: Vec::new(),
                 finished: true,
+            },
+            SubtaskState {
+                keyed: Some(KeyedStateHandle {
+                    pieces: Vec::new(),
+                    key_groups: KeyGroupRange {
+                        start: 32_767,
+                        end: 32_767,
+                    },
+                }),
+                ..SubtaskState::default()
             },
             SubtaskState::default(),
         ],
@@ -170,23 +189,34 @@ fn what_breaks_the_rules_is_not_written() {
     refuse(|c| c.operators[1].subtasks[0].keyed = keyed("../a.state", 1, 4, 5));
     refuse(|c| c.operators[1].subtasks[0].keyed = keyed("a.state", 1, 4, 5));
     refuse(|c| c.operators[1].subtasks[0].keyed = keyed("file:///a/b", 1, 4, 5));
+    refuse(|c| {
+        // Not the first of several either.
+        let keyed = c.operators[1].subtasks[0].keyed.as_mut().unwrap();
+        keyed.files_mut().nth(1).unwrap().name = "chk-1/../a.state".to_owned();
+    });
     // In a savepoint files lie beside the metadata, and nowhere else.
     refuse(|c| c.kind = SnapshotKind::Savepoint);
 }
 
-/// USER-visible limit: operator state that grows without end must not take the process with it.
+/// USER-visible limit: state in the metadata that grows without end must not take the process with
+/// it.
 #[test]
 fn metadata_above_the_limit_is_refused() {
-    let mut checkpoint = golden();
-    let element = vec![0; 1 << 20];
     let count = (METADATA_BYTES_MAX >> 20) as usize;
-    checkpoint.operators[0].subtasks[0].lists[0].elements = vec![element; count];
-    let error = encode(&checkpoint).unwrap_err();
-    assert!(
-        matches!(error, StorageError::MetadataTooLarge { .. }),
-        "{error}"
-    );
-    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let mut listed = golden();
+    let element = vec![0; 1 << 20];
+    listed.operators[0].subtasks[0].lists[0].elements = vec![element; count];
+    let mut keyed = golden();
+    let state = keyed.operators[1].subtasks[0].keyed.as_mut().unwrap();
+    state.pieces = vec![inline(&[0; 1 << 20]); count];
+    for checkpoint in [listed, keyed] {
+        let error = encode(&checkpoint).unwrap_err();
+        assert!(
+            matches!(error, StorageError::MetadataTooLarge { .. }),
+            "{error}"
+        );
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
 }
 
 fn with_header(version: u32, body: &[u8]) -> Vec<u8> {
@@ -225,14 +255,17 @@ fn any_subtask(max: u16) -> impl Strategy<Value = SubtaskState> {
         any::<u64>(),
         any::<u32>(),
     );
-    let keyed = (file, range).prop_map(|((name, bytes, crc32c), key_groups)| KeyedStateHandle {
-        file: FileHandle {
+    let file = file.prop_map(|(name, bytes, crc32c)| {
+        KeyedPiece::File(FileHandle {
             name,
             bytes,
             crc32c,
-        },
-        key_groups,
+        })
     });
+    let inline = vec(any::<u8>(), 0..40).prop_map(|bytes| inline(&bytes));
+    let pieces = vec(prop_oneof![file, inline], 0..4);
+    let keyed =
+        (pieces, range).prop_map(|(pieces, key_groups)| KeyedStateHandle { pieces, key_groups });
     (option::of(keyed), vec(any_list(), 0..3), any::<bool>()).prop_map(
         |(keyed, lists, finished)| SubtaskState {
             keyed,
@@ -257,8 +290,10 @@ fn any_operator() -> impl Strategy<Value = OperatorCheckpoint> {
 fn beside_the_metadata(operator: &mut OperatorCheckpoint) {
     let subtasks = operator.subtasks.iter_mut();
     for keyed in subtasks.filter_map(|subtask| subtask.keyed.as_mut()) {
-        let name = &keyed.file.name;
-        keyed.file.name = name.rsplit('/').next().unwrap_or(name).to_owned();
+        for file in keyed.files_mut() {
+            let name = &file.name;
+            file.name = name.rsplit('/').next().unwrap_or(name).to_owned();
+        }
     }
 }
 

@@ -159,10 +159,10 @@ pub(crate) fn write_at(
 
 pub(crate) fn checkpoint(store: &JobStore, id: u64, files: Vec<FileHandle>) -> CompletedCheckpoint {
     let keyed = files.into_iter().map(|file| SubtaskState {
-        keyed: Some(KeyedStateHandle {
+        keyed: Some(KeyedStateHandle::of_file(
             file,
-            key_groups: KeyGroupRange { start: 0, end: 127 },
-        }),
+            KeyGroupRange { start: 0, end: 127 },
+        )),
         ..SubtaskState::default()
     });
     let source = SubtaskState {

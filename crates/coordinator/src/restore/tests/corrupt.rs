@@ -74,12 +74,7 @@ fn a_lost_file_is_a_gap() {
 fn order_does_not_matter() {
     let saved = checkpoint(vec![operator("op", claiming(&[(64, 127), (0, 63)]))]);
     let plan = plan_restore(&graph(&[("op", 1)]), Some(&saved), false).unwrap();
-    let names: Vec<_> = plan.of(OperatorId(1))[0]
-        .keyed
-        .iter()
-        .map(|h| &h.file.name)
-        .collect();
-    assert_eq!(names, ["f1", "f0"]);
+    assert_eq!(names(&plan.of(OperatorId(1))[0]), ["f1", "f0"]);
 }
 
 #[test]
@@ -124,16 +119,14 @@ fn only_what_is_restored_must_be_sound() {
 fn any_state() -> impl Strategy<Value = SubtaskState> {
     let range = || (any::<u16>(), 0u16..200);
     let handle = prop::option::of(range()).prop_map(|claimed| {
-        claimed.map(|(start, end)| KeyedStateHandle {
-            file: FileHandle {
-                name: "f".to_owned(),
-                bytes: 1,
-                crc32c: 0,
-            },
-            key_groups: KeyGroupRange {
-                start: start % 200,
-                end,
-            },
+        let file = FileHandle {
+            name: "f".to_owned(),
+            bytes: 1,
+            crc32c: 0,
+        };
+        claimed.map(|(start, end)| {
+            let start = start % 200;
+            KeyedStateHandle::of_file(file, KeyGroupRange { start, end })
         })
     });
     let mode = prop::sample::select(vec![

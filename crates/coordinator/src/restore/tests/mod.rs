@@ -9,8 +9,9 @@ use proptest::prelude::*;
 
 use tidegate_types::graph::{Edge, OperatorRole, Partitioning};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, FileHandle, HASH_ID, JobId, KeyedStateHandle, ListState,
-    MaxParallelism, OperatorId, Owner, Redistribution, SnapshotKind, SubtaskState, UnixMillis,
+    AttemptNumber, CheckpointId, FileHandle, HASH_ID, JobId, KeyedPiece, KeyedStateHandle,
+    ListState, MaxParallelism, OperatorId, Owner, Redistribution, SnapshotKind, SubtaskState,
+    UnixMillis,
 };
 
 use super::*;
@@ -74,17 +75,23 @@ fn keyed(parallelism: u32) -> Vec<SubtaskState> {
     let max = MaxParallelism::new(128).unwrap();
     (0..parallelism)
         .map(|index| SubtaskState {
-            keyed: Some(KeyedStateHandle {
-                file: FileHandle {
+            keyed: Some(KeyedStateHandle::of_file(
+                FileHandle {
                     name: format!("f{index}"),
                     bytes: 1,
                     crc32c: 0,
                 },
-                key_groups: max.range(index, parallelism).unwrap(),
-            }),
+                max.range(index, parallelism).unwrap(),
+            )),
             ..SubtaskState::default()
         })
         .collect()
+}
+
+/// The files that a subtask reads, in order.
+fn names(subtask: &SubtaskRestore) -> Vec<&str> {
+    let files = subtask.keyed.iter().flat_map(KeyedStateHandle::files);
+    files.map(|file| file.name.as_str()).collect()
 }
 
 /// Subtasks with one list `l` of these elements each.
@@ -218,7 +225,34 @@ fn state_follows_the_uid_and_new_operators_start_empty() {
     ]);
     let plan = plan_restore(&graph(&[("a", 1), ("b", 1)]), Some(&saved), false).unwrap();
     assert_eq!(plan.of(OperatorId(1))[0].keyed, []);
-    assert_eq!(plan.of(OperatorId(2))[0].keyed[0].file.name, "f0");
+    assert_eq!(names(&plan.of(OperatorId(2))[0]), ["f0"]);
+}
+
+// RS-02: whatever the parallelism, all pieces of a handle come, oldest first.
+#[test]
+fn pieces_stay_together_in_their_order() {
+    let mut subtasks = keyed(2);
+    for (subtask, changed) in subtasks.iter_mut().zip(["g0", "g1"]) {
+        let keyed = subtask.keyed.as_mut().unwrap();
+        keyed.pieces.push(KeyedPiece::Inline([7; 5].into()));
+        keyed.pieces.push(KeyedPiece::File(FileHandle {
+            name: changed.to_owned(),
+            bytes: 1,
+            crc32c: 0,
+        }));
+    }
+    let saved = checkpoint(vec![operator("op", subtasks)]);
+    for (parallelism, expected) in [(1, vec!["f0", "g0", "f1", "g1"]), (4, vec!["f0", "g0"])] {
+        let graph = graph(&[("op", parallelism)]);
+        let plan = plan_restore(&graph, Some(&saved), false).unwrap();
+        let first = &plan.of(OperatorId(1))[0];
+        assert_eq!(names(first), expected);
+        assert!(first.keyed.iter().all(|handle| handle.pieces.len() == 3));
+        let (graph, plan) = (&graph, &plan);
+        let text = DisplayPlan { graph, plan }.to_string();
+        let shown = "f0 + 5 bytes inline + g0 (0..=63)";
+        assert!(text.contains(shown), "{text}");
+    }
 }
 
 // RS-11

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use tidegate_types::message::AddressedReport;
 use tidegate_types::{
-    AttemptNumber, FileHandle, MaxParallelism, OperatorId, SnapshotLocation, SubtaskId,
-    SubtaskRestore,
+    AttemptNumber, FileHandle, MaxParallelism, OperatorId, SnapshotFormat, SnapshotKind,
+    SnapshotLocation, SubtaskId, SubtaskRestore, UnixMillis,
 };
 
 use super::*;
@@ -169,7 +169,15 @@ impl Driven {
 
     /// What the snapshot keeps.
     fn snapshot(&mut self, checkpoint: u64) -> Vec<ListState> {
-        self.logic.snapshot(CheckpointId(checkpoint)).unwrap().lists
+        let barrier = CheckpointBarrier {
+            checkpoint: CheckpointId(checkpoint),
+            kind: SnapshotKind::Checkpoint,
+            format: SnapshotFormat::Full,
+            base: None,
+            location: None,
+            created: UnixMillis(0),
+        };
+        self.logic.snapshot(&barrier).unwrap().lists
     }
 
     /// Writes 42, 43 and 44 before the barriers of 1, 2 and 3.

@@ -65,6 +65,7 @@ fn barrier(id: u64, kind: SnapshotKind) -> CheckpointBarrier {
         checkpoint: CheckpointId(id),
         kind,
         format: SnapshotFormat::Canonical,
+        base: None,
         location: None,
         created: UnixMillis(0),
     }
