@@ -8,6 +8,11 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::error::StateError;
+use crate::format::StateMeta;
+use crate::heap::HeapKeyedBackend;
+use crate::key::StateKey;
+
 /// A value that state can hold; implemented for every type that qualifies.
 pub trait StateValue: Clone + Send + Serialize + DeserializeOwned + 'static {}
 
@@ -17,23 +22,69 @@ impl<V: Clone + Send + Serialize + DeserializeOwned + 'static> StateValue for V 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StateKind {
-    /// One value per key.
+    /// One value per key: one entry.
     Value = 1,
+    /// A list per key: one entry with all elements.
+    List = 2,
+    /// A value per key into which others are combined: one entry.
+    Reducing = 3,
+    /// An accumulator per key: one entry.
+    Aggregating = 4,
+    /// A map per key: an entry for each map key.
+    Map = 5,
+    /// Timers in event time: an entry without value for each.
+    EventTimers = 6,
+    /// Timers in processing time: an entry without value for each.
+    ProcessingTimers = 7,
 }
 
 impl StateKind {
     /// The kind with this number in a file.
     pub(crate) fn from_code(code: u8) -> Option<StateKind> {
-        (code == StateKind::Value as u8).then_some(StateKind::Value)
+        let kinds = [
+            StateKind::Value,
+            StateKind::List,
+            StateKind::Reducing,
+            StateKind::Aggregating,
+            StateKind::Map,
+            StateKind::EventTimers,
+            StateKind::ProcessingTimers,
+        ];
+        kinds.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
 impl fmt::Display for StateKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StateKind::Value => f.write_str("value state"),
-        }
+        f.write_str(match self {
+            StateKind::Value => "value state",
+            StateKind::List => "list state",
+            StateKind::Reducing => "reducing state",
+            StateKind::Aggregating => "aggregating state",
+            StateKind::Map => "map state",
+            StateKind::EventTimers => "event-time timers",
+            StateKind::ProcessingTimers => "processing-time timers",
+        })
     }
+}
+
+/// Declares a state, apart from where it is kept. Implemented by the descriptors of this crate.
+pub trait StateDescriptor {
+    /// How an operator accesses the state: `K` is the key of the stream, `N` the namespace.
+    type Handle<K: StateKey, N: StateKey>: Clone;
+
+    /// What a checkpoint says about the state, but for its namespaces.
+    fn meta(&self) -> StateMeta;
+
+    /// Binds it to a backend in memory: what
+    /// [`HeapKeyedBackend::bind_within`] calls.
+    ///
+    /// # Errors
+    /// As [`HeapKeyedBackend::bind`].
+    fn bind_heap<K: StateKey, N: StateKey>(
+        &self,
+        backend: &mut HeapKeyedBackend<K>,
+    ) -> Result<Self::Handle<K, N>, StateError>;
 }
 
 /// Declares one value per key.
@@ -64,6 +115,11 @@ impl<V: StateValue> ValueStateDescriptor<V> {
             default: None,
             version: 1,
         }
+    }
+
+    /// Sets the version of the value's type.
+    pub fn with_version(self, version: u32) -> Self {
+        ValueStateDescriptor { version, ..self }
     }
 
     /// Sets what keys have that were never set or were removed.

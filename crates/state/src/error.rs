@@ -7,48 +7,34 @@ use tidegate_types::{KeyGroup, KeyGroupRange};
 use crate::format::FileError;
 use crate::key::KeyError;
 
-/// An operation on keyed state failed.
+/// An operation on keyed state failed. Small, since every access to state returns one in its place.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// One name was bound twice, with different types.
-    #[error("state `{name}` is already bound as {bound}, so it can't be bound as {requested}")]
-    AlreadyBound {
-        /// The state.
-        name: String,
-        /// Kind, version and schema it has.
-        bound: String,
-        /// Kind, version and schema that were asked for.
-        requested: String,
-    },
+    #[error(transparent)]
+    AlreadyBound(Box<AlreadyBound>),
     /// The bytes in a checkpoint are those of another type. Nothing of the state was read.
-    #[error("state `{name}` was saved as {saved}, but the job declares {declared}")]
-    RestoredStateMismatch {
-        /// The state.
-        name: String,
-        /// Kind, version and schema in the checkpoint.
-        saved: String,
-        /// Kind, version and schema of the job.
-        declared: String,
-    },
+    #[error(transparent)]
+    RestoredStateMismatch(Box<RestoredStateMismatch>),
     /// A keyed state file can't be read back; the backend is unusable from here on.
     #[error("restore keyed state from file `{file}`")]
     Restore {
         /// Name of the file as given by the caller.
-        file: String,
+        file: Box<str>,
         /// What is wrong with it.
         #[source]
-        cause: FileError,
+        cause: Box<FileError>,
     },
     /// The saved entries of a state don't decode, though their checksum is right.
     #[error("load state `{name}`, key group `{key_group}`")]
     Load {
         /// The state.
-        name: String,
+        name: Box<str>,
         /// The key group.
         key_group: KeyGroup,
         /// What is wrong.
         #[source]
-        cause: LoadError,
+        cause: Box<LoadError>,
     },
     /// Restoring or binding restored state while a snapshot is being taken.
     #[error("state can't be loaded while `{pending}` snapshots are being copied")]
@@ -60,7 +46,7 @@ pub enum StateError {
     #[error("serialise a value of state `{name}`, key group `{key_group}`")]
     Serialise {
         /// The state.
-        name: String,
+        name: Box<str>,
         /// The key group.
         key_group: KeyGroup,
         /// What the serialiser says.
@@ -80,6 +66,40 @@ pub enum StateError {
         /// The key groups of the backend.
         key_groups: KeyGroupRange,
     },
+}
+
+impl StateError {
+    pub(crate) fn load(name: &str, key_group: KeyGroup, cause: LoadError) -> Self {
+        StateError::Load {
+            name: name.into(),
+            key_group,
+            cause: Box::new(cause),
+        }
+    }
+}
+
+/// A state is bound, and asked for with another type.
+#[derive(Debug, thiserror::Error)]
+#[error("state `{name}` is already bound as {bound}, so it can't be bound as {requested}")]
+pub struct AlreadyBound {
+    /// The state.
+    pub name: String,
+    /// Kind, version and schemas it has.
+    pub bound: String,
+    /// Kind, version and schemas that were asked for.
+    pub requested: String,
+}
+
+/// A state was saved with another type.
+#[derive(Debug, thiserror::Error)]
+#[error("state `{name}` was saved as {saved}, but the job declares {declared}")]
+pub struct RestoredStateMismatch {
+    /// The state.
+    pub name: String,
+    /// Kind, version and schemas in the checkpoint.
+    pub saved: String,
+    /// Kind, version and schemas of the job.
+    pub declared: String,
 }
 
 /// Saved entries are not what their state's type says.

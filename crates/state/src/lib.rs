@@ -13,15 +13,17 @@ mod error;
 mod heap;
 mod record;
 mod schema;
+mod scope;
 
 pub mod format;
 pub mod key;
 
-pub use descriptor::{StateKind, StateValue, ValueStateDescriptor};
-pub use error::{LoadError, StateError};
+pub use descriptor::{StateDescriptor, StateKind, StateValue, ValueStateDescriptor};
+pub use error::{AlreadyBound, LoadError, RestoredStateMismatch, StateError};
 pub use format::KeyedFileSummary;
 pub use heap::{
     FrozenKeyedState, HeapKeyedBackend, SnapshotProgress, SnapshotTicket, StateTable, ValueState,
 };
 pub use key::{BorrowedKey, KeyError, StateKey};
 pub use record::Record;
+pub use scope::{At, Scope};

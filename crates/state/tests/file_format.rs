@@ -64,8 +64,8 @@ fn restore(file: &[u8]) -> Result<HeapKeyedBackend<u32>, StateError> {
 fn cause(result: Result<HeapKeyedBackend<u32>, StateError>) -> FileError {
     match result.err().unwrap() {
         StateError::Restore { file, cause } => {
-            assert_eq!(file, "op/state-7");
-            cause
+            assert_eq!(&*file, "op/state-7");
+            *cause
         }
         other => panic!("unexpected: {other}"),
     }

@@ -191,7 +191,7 @@ fn binding_a_name_with_another_type_is_an_error() {
     };
     assert!(matches!(
         live.value_state(&newer),
-        Err(StateError::AlreadyBound { .. })
+        Err(StateError::AlreadyBound(_))
     ));
 }
 
@@ -260,7 +260,7 @@ fn restoring_with_another_type_is_an_error() {
     restore(&mut late, &file).unwrap();
     let error = late.value_state(&declared[1]).err().unwrap();
     assert!(
-        matches!(error, StateError::RestoredStateMismatch { .. }),
+        matches!(error, StateError::RestoredStateMismatch(_)),
         "{error}"
     );
     let error = late
@@ -278,7 +278,7 @@ fn restoring_with_another_type_is_an_error() {
     early.value_state(&declared[1]).unwrap();
     let error = restore(&mut early, &file).unwrap_err();
     assert!(
-        matches!(error, StateError::RestoredStateMismatch { .. }),
+        matches!(error, StateError::RestoredStateMismatch(_)),
         "{error}"
     );
 }

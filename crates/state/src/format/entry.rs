@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::descriptor::StateValue;
 use crate::error::LoadError;
-use crate::key::StateKey;
 
 /// Appends `value` as unsigned LEB128.
 fn push_varint(mut value: u64, out: &mut Vec<u8>) {
@@ -81,18 +81,37 @@ impl postcard::ser_flavors::Flavor for Append<'_> {
     }
 }
 
-/// Appends one entry to a payload.
-pub(crate) fn encode_entry<K: StateKey, V: Serialize>(
-    (key, value): &(K, V),
+/// Appends one entry, whose parts `key` and `value` write, to a payload.
+#[inline]
+pub(crate) fn encode_entry(
     out: &mut Vec<u8>,
+    key: impl FnOnce(&mut Vec<u8>),
+    value: impl FnOnce(&mut Vec<u8>) -> postcard::Result<()>,
 ) -> postcard::Result<()> {
     push_delimited(out, |out| {
-        key.encode(out);
+        key(out);
         postcard::Result::Ok(())
     })?;
-    push_delimited(out, |out| {
-        postcard::serialize_with_flavor(value, Append(out))
-    })
+    push_delimited(out, value)
+}
+
+/// Appends a serialised value, without its length.
+#[inline]
+pub(crate) fn encode_value<V: Serialize>(value: &V, out: &mut Vec<u8>) -> postcard::Result<()> {
+    postcard::serialize_with_flavor(value, Append(out))
+}
+
+/// Reads a value that fills `bytes`, the value of entry `entry`.
+pub(crate) fn decode_value<V: StateValue>(entry: u32, bytes: &[u8]) -> Result<V, LoadError> {
+    let (value, rest) =
+        postcard::take_from_bytes(bytes).map_err(|cause| LoadError::Value { entry, cause })?;
+    if !rest.is_empty() {
+        return Err(LoadError::TrailingValue {
+            entry,
+            bytes: rest.len(),
+        });
+    }
+    Ok(value)
 }
 
 /// Walks the entries of a payload as raw keys and values.
@@ -162,8 +181,10 @@ mod tests {
         for length in [0, 1, 127, 128, 129, 16383, 16384, 100_000] {
             let text = "x".repeat(length);
             let mut payload = Vec::new();
-            encode_entry(&(text.clone(), text.clone()), &mut payload).unwrap();
-            encode_entry(&(1u8, 2u8), &mut payload).unwrap();
+            let key = |out: &mut Vec<u8>| out.extend_from_slice(text.as_bytes());
+            encode_entry(&mut payload, key, |out| encode_value(&text, out)).unwrap();
+            let key = |out: &mut Vec<u8>| out.push(1);
+            encode_entry(&mut payload, key, |out| encode_value(&2u8, out)).unwrap();
             let entries: Vec<_> = Entries::new(&payload, 2).map(Result::unwrap).collect();
             assert_eq!(entries[0].1, text.as_bytes());
             assert_eq!(postcard::from_bytes::<String>(entries[0].2).unwrap(), text);

@@ -16,6 +16,10 @@ pub struct StateMeta {
     pub kind: StateKind,
     /// Version of the value's type.
     pub version: u32,
+    /// Encoding of its namespaces; empty if it has none.
+    pub namespace_schema: String,
+    /// Encoding of its map keys; empty if it isn't a map state.
+    pub map_key_schema: String,
     /// Shape of the value's type.
     pub value_schema: String,
 }
@@ -25,10 +29,19 @@ impl fmt::Display for StateMeta {
         let StateMeta {
             kind,
             version,
+            namespace_schema,
+            map_key_schema,
             value_schema,
             ..
         } = self;
-        write!(f, "`{kind}` version `{version}` of `{value_schema}`")
+        write!(f, "`{kind}` version `{version}` of `{value_schema}`")?;
+        if !map_key_schema.is_empty() {
+            write!(f, " by `{map_key_schema}`")?;
+        }
+        if !namespace_schema.is_empty() {
+            write!(f, " within `{namespace_schema}`")?;
+        }
+        Ok(())
     }
 }
 
@@ -85,6 +98,8 @@ impl FileIndex {
             push_text(&state.name, &mut out);
             out.push(state.kind as u8);
             out.extend_from_slice(&state.version.to_le_bytes());
+            push_text(&state.namespace_schema, &mut out);
+            push_text(&state.map_key_schema, &mut out);
             push_text(&state.value_schema, &mut out);
         }
         out.extend_from_slice(&(self.chunks.len() as u64).to_le_bytes());
@@ -222,6 +237,8 @@ impl Cursor<'_> {
             name,
             kind,
             version: self.u32()?,
+            namespace_schema: self.text()?,
+            map_key_schema: self.text()?,
             value_schema: self.text()?,
         })
     }

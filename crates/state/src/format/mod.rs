@@ -22,9 +22,11 @@
 //! | 20 | 4 | CRC-32C of bytes 0 to 19 and the payload |
 //! | 24 | … | payload: per entry varint key length, key, varint value length, value |
 //!
-//! A state and key group may have any number of chunks, in any order; a key is in one of them. Keys
-//! are [canonical encodings](crate::StateKey), values are postcard. A [value
-//! state](crate::StateKind::Value) has one entry per key.
+//! A state and key group may have any number of chunks, in any order; an entry is in one of them.
+//! The key of an entry is a [canonical encoding](crate::StateKey): of the stream's key as a whole
+//! if the state has neither namespaces nor map keys; otherwise of the elements stream key,
+//! namespace (if any) and map key (if any), one after the other. Values are postcard. What a value
+//! is, and how many entries a key has, is a matter of the [kind of state](crate::StateKind).
 //!
 //! | Footer | |
 //! |---|---|
@@ -32,7 +34,8 @@
 //! | text | id of the key hash |
 //! | text | schema of the key type |
 //! | 4 | number of states; then per state: |
-//! | text, 1, 4, text | name, kind, value version, value schema |
+//! | text, 1, 4 | name, kind, value version |
+//! | text, text, text | schemas of namespace, map key (each empty if there is none), and value |
 //! | 8 | number of chunks; then per chunk: |
 //! | 4, 4, 4, 8, 8 | state, key group, entries, offset of the chunk in the file, payload length |
 //!
@@ -56,7 +59,7 @@ mod write;
 
 use std::io;
 
-pub(crate) use entry::{Entries, encode_entry};
+pub(crate) use entry::{Entries, decode_value, encode_entry, encode_value};
 pub use footer::{ChunkIndex, FileIndex, StateMeta};
 pub use read::KeyedFileReader;
 pub(crate) use write::KeyedFileWriter;

@@ -7,18 +7,19 @@ use std::rc::Rc;
 
 use tidegate_types::{HASH_ID, KeyGroupRange, MaxParallelism};
 
-use super::bound::BoundState;
+use super::bound::{Bound, BoundState, Table};
+use super::content::Content;
+use super::entry_key::namespace_schema;
 use super::frozen::FrozenKeyedState;
 use super::link::{SnapshotTicket, snapshot_link};
 use super::restored::RestoredState;
 use super::shards::Shards;
 use super::snapshot::SnapshotProgress;
-use super::table::{StateTable, ValueState};
-use crate::descriptor::{StateKind, StateValue, ValueStateDescriptor};
-use crate::error::StateError;
+use super::table::ValueState;
+use crate::descriptor::{StateDescriptor, StateValue, ValueStateDescriptor};
+use crate::error::{AlreadyBound, RestoredStateMismatch, StateError};
 use crate::format::{ChunkIndex, FileError, FileIndex, KeyedFileReader, StateMeta};
 use crate::key::{StateKey, schema_of};
-use crate::schema::value_schema;
 
 /// Keyed state in memory: the states of one subtask, over its range of key groups.
 ///
@@ -82,56 +83,87 @@ impl<K: StateKey> HeapKeyedBackend<K> {
         self.key_groups
     }
 
-    /// Binds a value state, with what was restored of it. Binding the same again gives a handle of
-    /// the same state (with the default of the first).
+    /// Binds a state, with what was restored of it. Binding the same again gives a handle of the
+    /// same state (with the default or function of the first).
     ///
     /// # Errors
     /// [`StateError::AlreadyBound`] if the name is bound with another type,
     /// [`StateError::RestoredStateMismatch`] if the checkpoint holds it with another type,
     /// [`StateError::Load`] if restored entries don't decode, [`StateError::SnapshotPending`] if
     /// there are restored entries while a snapshot is being copied.
-    pub fn value_state<V: StateValue>(
+    pub fn bind<D: StateDescriptor>(
         &mut self,
-        descriptor: &ValueStateDescriptor<V>,
-    ) -> Result<ValueState<K, V>, StateError> {
+        descriptor: &D,
+    ) -> Result<D::Handle<K, ()>, StateError> {
+        descriptor.bind_heap(self)
+    }
+
+    /// Binds a state that has namespaces of type `N`.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_within<N: StateKey, D: StateDescriptor>(
+        &mut self,
+        descriptor: &D,
+    ) -> Result<D::Handle<K, N>, StateError> {
+        descriptor.bind_heap(self)
+    }
+
+    /// Finds or makes the table of a state. `make` puts it around its entries.
+    pub(super) fn bind_table<T, C, N>(
+        &mut self,
+        declared: StateMeta,
+        make: impl FnOnce(Shards<K, C, N>) -> T,
+    ) -> Result<Rc<RefCell<T>>, StateError>
+    where
+        T: Table<K, C, N>,
+        C: Content,
+        N: StateKey,
+    {
         let declared = StateMeta {
-            name: descriptor.name.clone(),
-            kind: StateKind::Value,
-            version: descriptor.version,
-            value_schema: value_schema::<V>(),
+            namespace_schema: namespace_schema::<N>(),
+            ..declared
         };
+        let shards = || Shards::new(self.key_groups, self.max_parallelism);
         let position = self
             .states
             .iter()
             .position(|slot| slot.meta().name == declared.name);
         let Some(position) = position else {
-            let state = self.empty_state(descriptor);
-            self.states
-                .push(Slot::Bound(declared, Box::new(state.clone())));
-            return Ok(state);
+            let table = Rc::new(RefCell::new(make(shards())));
+            let state = Bound::new(&table);
+            self.states.push(Slot::Bound(declared, Box::new(state)));
+            return Ok(table);
         };
         match &self.states[position] {
-            Slot::Bound(meta, state) => rebind(meta, &**state, declared),
+            Slot::Bound(meta, state) => {
+                let same = state.table().downcast_ref::<Rc<RefCell<T>>>();
+                match same.filter(|_| *meta == declared) {
+                    Some(table) => Ok(Rc::clone(table)),
+                    None => Err(already_bound(meta, &declared)),
+                }
+            }
             Slot::Restored(restored) => {
                 check_restored(&restored.meta, &declared)?;
                 self.check_not_pending()?;
-                let state = self.empty_state(descriptor);
+                let table = Rc::new(RefCell::new(make(shards())));
+                let state = Bound::new(&table);
                 load_restored(restored, &state)?;
-                self.states[position] = Slot::Bound(declared, Box::new(state.clone()));
-                Ok(state)
+                self.states[position] = Slot::Bound(declared, Box::new(state));
+                Ok(table)
             }
         }
     }
 
-    fn empty_state<V: StateValue>(&self, descriptor: &ValueStateDescriptor<V>) -> ValueState<K, V> {
-        let shards = Shards::new(self.key_groups, self.max_parallelism);
-        let table = StateTable {
-            shards,
-            default: descriptor.default.clone(),
-        };
-        ValueState {
-            table: Rc::new(RefCell::new(table)),
-        }
+    /// Binds a value state without namespaces: [`bind`](Self::bind) for those who want only that.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn value_state<V: StateValue>(
+        &mut self,
+        descriptor: &ValueStateDescriptor<V>,
+    ) -> Result<ValueState<K, V>, StateError> {
+        self.bind(descriptor)
     }
 
     /// Number of entries over all states, bound or not.
@@ -242,8 +274,8 @@ impl<K: StateKey> HeapKeyedBackend<K> {
     ) -> Result<(), StateError> {
         self.check_not_pending()?;
         let damaged = |cause| StateError::Restore {
-            file: file.to_owned(),
-            cause,
+            file: file.into(),
+            cause: Box::new(cause),
         };
         let mut reader = KeyedFileReader::open(input).map_err(damaged)?;
         self.check_fits(reader.index()).map_err(damaged)?;
@@ -316,14 +348,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
             Slot::Bound(_, state) => state.load(key_group, entries, payload),
             Slot::Restored(restored) => restored.keep(key_group, entries, payload),
         };
-        loaded.map_err(|cause| {
-            let name = slot.meta().name.clone();
-            StateError::Load {
-                name,
-                key_group,
-                cause,
-            }
-        })
+        loaded.map_err(|cause| StateError::load(&slot.meta().name, key_group, cause))
     }
 
     fn check_not_pending(&self) -> Result<(), StateError> {
@@ -339,45 +364,33 @@ impl<K: StateKey> HeapKeyedBackend<K> {
     }
 }
 
-fn rebind<K: StateKey, V: StateValue>(
-    meta: &StateMeta,
-    state: &dyn BoundState,
-    declared: StateMeta,
-) -> Result<ValueState<K, V>, StateError> {
-    let same = state.as_any().downcast_ref::<ValueState<K, V>>();
-    match same.filter(|_| *meta == declared) {
-        Some(state) => Ok(state.clone()),
-        None => Err(StateError::AlreadyBound {
-            name: declared.name.clone(),
-            bound: meta.to_string(),
-            requested: declared.to_string(),
-        }),
-    }
+#[cold]
+fn already_bound(bound: &StateMeta, requested: &StateMeta) -> StateError {
+    StateError::AlreadyBound(Box::new(AlreadyBound {
+        name: requested.name.clone(),
+        bound: bound.to_string(),
+        requested: requested.to_string(),
+    }))
 }
 
 fn check_restored(saved: &StateMeta, declared: &StateMeta) -> Result<(), StateError> {
     if saved == declared {
         return Ok(());
     }
-    Err(StateError::RestoredStateMismatch {
-        name: saved.name.clone(),
-        saved: saved.to_string(),
-        declared: declared.to_string(),
-    })
+    Err(StateError::RestoredStateMismatch(Box::new(
+        RestoredStateMismatch {
+            name: saved.name.clone(),
+            saved: saved.to_string(),
+            declared: declared.to_string(),
+        },
+    )))
 }
 
 fn load_restored(restored: &RestoredState, state: &dyn BoundState) -> Result<(), StateError> {
     for chunk in &restored.chunks {
         state
             .load(chunk.key_group, chunk.entries, &chunk.payload)
-            .map_err(|cause| {
-                let (name, key_group) = (restored.meta.name.clone(), chunk.key_group);
-                StateError::Load {
-                    name,
-                    key_group,
-                    cause,
-                }
-            })?;
+            .map_err(|cause| StateError::load(&restored.meta.name, chunk.key_group, cause))?;
     }
     Ok(())
 }

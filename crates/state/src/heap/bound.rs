@@ -1,21 +1,32 @@
-//! A bound state as the backend sees it: whatever its value type.
+//! A bound state as the backend sees it: whatever its kind and types.
 
 use std::any::Any;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
 
 use tidegate_types::KeyGroup;
 
+use super::content::Content;
 use super::link::{SnapshotLink, SnapshotTicket};
-use super::shards::LoadRefusal;
+use super::shards::{LoadRefusal, Shards};
 use super::snapshot::SnapshotProgress;
-use super::table::ValueState;
-use crate::descriptor::StateValue;
 use crate::error::LoadError;
 use crate::format::Entries;
 use crate::key::StateKey;
 
+/// What a kind of state keeps: the entries, and what else its accesses need.
+pub(super) trait Table<K, C, N>: 'static {
+    /// The entries.
+    fn shards(&self) -> &Shards<K, C, N>;
+    /// The entries, to be changed.
+    fn shards_mut(&mut self) -> &mut Shards<K, C, N>;
+}
+
 /// What the backend does with each of its bound states. Never called per record.
 pub(super) trait BoundState {
-    fn as_any(&self) -> &dyn Any;
+    /// The table, an `Rc<RefCell<_>>`.
+    fn table(&self) -> &dyn Any;
     fn len(&self) -> usize;
     fn pending(&self) -> usize;
     fn begin_snapshot(&self, link: SnapshotLink, state: u32);
@@ -25,41 +36,64 @@ pub(super) trait BoundState {
     fn load(&self, group: KeyGroup, entries: u32, payload: &[u8]) -> Result<(), LoadError>;
 }
 
-impl<K: StateKey, V: StateValue> BoundState for ValueState<K, V> {
-    fn as_any(&self) -> &dyn Any {
-        self
+/// Shares a table with the handles.
+pub(super) struct Bound<T, K, C, N> {
+    table: Rc<RefCell<T>>,
+    entries: PhantomData<fn(K, C, N)>,
+}
+
+impl<T: Table<K, C, N>, K, C, N> Bound<T, K, C, N> {
+    pub(super) fn new(table: &Rc<RefCell<T>>) -> Self {
+        Bound {
+            table: Rc::clone(table),
+            entries: PhantomData,
+        }
+    }
+}
+
+impl<T, K, C, N> BoundState for Bound<T, K, C, N>
+where
+    T: Table<K, C, N>,
+    K: StateKey,
+    C: Content,
+    N: StateKey,
+{
+    fn table(&self) -> &dyn Any {
+        &self.table
     }
 
     fn len(&self) -> usize {
-        self.borrow().len()
+        self.table.borrow().shards().len
     }
 
     fn pending(&self) -> usize {
-        self.borrow().shards.pending.len()
+        self.table.borrow().shards().pending.len()
     }
 
     fn begin_snapshot(&self, link: SnapshotLink, state: u32) {
-        self.borrow_mut().shards.begin_snapshot(link, state);
+        let mut table = self.table.borrow_mut();
+        table.shards_mut().begin_snapshot(link, state);
     }
 
     fn advance(&self, budget: &mut usize, throttle: bool) -> SnapshotProgress {
-        self.borrow_mut().shards.advance(budget, throttle)
+        let mut table = self.table.borrow_mut();
+        table.shards_mut().advance(budget, throttle)
     }
 
     fn cancel(&self, ticket: SnapshotTicket) {
-        self.borrow_mut().shards.cancel(ticket);
+        self.table.borrow_mut().shards_mut().cancel(ticket);
     }
 
     fn load(&self, group: KeyGroup, entries: u32, payload: &[u8]) -> Result<(), LoadError> {
-        let shards = &mut self.borrow_mut().shards;
+        let mut table = self.table.borrow_mut();
+        let shards = table.shards_mut();
         // A corrupt count must not reserve more than the payload can hold: 2 bytes per entry.
         shards.reserve(group, (entries as usize).min(payload.len() / 2));
         for read in Entries::new(payload, entries) {
             let (entry, key, value) = read?;
-            let key = K::decode(key).map_err(|cause| LoadError::Key { entry, cause })?;
-            let value = decode_value(value, entry)?;
+            let (key, part) = C::decode(entry, key, value)?;
             shards
-                .load(group, key, value)
+                .load(group, key, part)
                 .map_err(|refusal| match refusal {
                     LoadRefusal::Belongs(belongs) => LoadError::KeyGroup { entry, belongs },
                     LoadRefusal::Duplicate => LoadError::Duplicate { entry },
@@ -67,16 +101,4 @@ impl<K: StateKey, V: StateValue> BoundState for ValueState<K, V> {
         }
         Ok(())
     }
-}
-
-fn decode_value<V: StateValue>(bytes: &[u8], entry: u32) -> Result<V, LoadError> {
-    let (value, rest) =
-        postcard::take_from_bytes(bytes).map_err(|cause| LoadError::Value { entry, cause })?;
-    if !rest.is_empty() {
-        return Err(LoadError::TrailingValue {
-            entry,
-            bytes: rest.len(),
-        });
-    }
-    Ok(value)
 }

@@ -8,7 +8,7 @@ use std::io;
 
 use tidegate_types::KeyGroup;
 
-use crate::format::KeyedFileWriter;
+use crate::format::{KeyedFileWriter, encode_entry};
 
 /// Payload of a chunk that is written without waiting for more.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -80,12 +80,14 @@ pub(super) struct OpenChunk<'a> {
 }
 
 impl OpenChunk<'_> {
-    /// Appends an entry that `encode` writes.
-    pub(super) fn append<E>(
+    /// Appends an entry whose parts `key` and `value` write.
+    #[inline]
+    pub(super) fn append(
         &mut self,
-        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        encode(&mut self.chunk.payload)?;
+        key: impl FnOnce(&mut Vec<u8>),
+        value: impl FnOnce(&mut Vec<u8>) -> postcard::Result<()>,
+    ) -> postcard::Result<()> {
+        encode_entry(&mut self.chunk.payload, key, value)?;
         self.count(1);
         Ok(())
     }
@@ -125,6 +127,8 @@ mod tests {
             name: "state".to_owned(),
             kind: StateKind::Value,
             version: 1,
+            namespace_schema: String::new(),
+            map_key_schema: String::new(),
             value_schema: "u64".to_owned(),
         };
         FileIndex {

@@ -60,7 +60,7 @@ impl FrozenKeyedState {
                 Some(FrozenPart::Pack { state, pack }) => {
                     pack.encode(state, &mut chunks)
                         .map_err(|(key_group, cause)| {
-                            let name = states[state as usize].name.clone();
+                            let name = states[state as usize].name.as_str().into();
                             StateError::Serialise {
                                 name,
                                 key_group,

@@ -13,6 +13,8 @@
 mod backend;
 mod bound;
 mod chunks;
+mod content;
+mod entry_key;
 mod frozen;
 mod link;
 mod pack;

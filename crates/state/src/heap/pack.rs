@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex};
 use tidegate_types::KeyGroup;
 
 use super::chunks::ChunkBuffers;
+use super::content::Content;
+use super::entry_key::EntryKey;
 use super::link::FrozenPack;
-use crate::descriptor::StateValue;
-use crate::format::encode_entry;
 use crate::key::StateKey;
 
 /// Entries copied out of a state, in runs of the same key group.
-pub(super) struct Pack<K, V> {
-    entries: Vec<(K, V)>,
+pub(super) struct Pack<K, C, N> {
+    entries: Vec<(EntryKey<K, N>, C)>,
     /// Key group of each run, and where it ends in `entries`.
     runs: Vec<(KeyGroup, usize)>,
 }
 
-impl<K, V> Default for Pack<K, V> {
+impl<K, C, N> Default for Pack<K, C, N> {
     fn default() -> Self {
         Pack {
             entries: Vec::new(),
@@ -26,7 +26,7 @@ impl<K, V> Default for Pack<K, V> {
     }
 }
 
-impl<K: StateKey, V: StateValue> Pack<K, V> {
+impl<K: StateKey, C: Content, N: StateKey> Pack<K, C, N> {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -40,7 +40,7 @@ impl<K: StateKey, V: StateValue> Pack<K, V> {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, entry: (K, V)) {
+    pub(super) fn push(&mut self, entry: (EntryKey<K, N>, C)) {
         self.entries.push(entry);
     }
 
@@ -60,9 +60,9 @@ impl<K: StateKey, V: StateValue> Pack<K, V> {
 
 /// A pack that snapshots share. The lock stands in for a `Sync` bound on keys and values; only
 /// their writers ever take it.
-struct SharedPack<K, V>(Mutex<Pack<K, V>>);
+struct SharedPack<K, C, N>(Mutex<Pack<K, C, N>>);
 
-impl<K: StateKey, V: StateValue> FrozenPack for SharedPack<K, V> {
+impl<K: StateKey, C: Content, N: StateKey> FrozenPack for SharedPack<K, C, N> {
     fn encode(
         &self,
         state: u32,
@@ -76,9 +76,9 @@ impl<K: StateKey, V: StateValue> FrozenPack for SharedPack<K, V> {
         let mut start = 0;
         for &(key_group, end) in &pack.runs {
             let mut chunk = chunks.chunk(state, key_group);
-            for entry in &pack.entries[start..end] {
-                chunk
-                    .append(|out| encode_entry(entry, out))
+            for (key, content) in &pack.entries[start..end] {
+                content
+                    .encode(key, &mut chunk)
                     .map_err(|cause| (key_group, cause))?;
             }
             start = end;

@@ -8,47 +8,40 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use tidegate_types::{KeyGroup, KeyGroupRange, MaxParallelism};
 
+use super::content::Content;
+use super::entry_key::{EntryKey, Lookup};
 use super::snapshot::{Cursor, PendingSnapshot};
-use crate::descriptor::StateValue;
 use crate::key::{BorrowedKey, StateKey};
 
 /// The table of one key group.
-pub(super) struct Shard<K, V> {
-    pub(super) entries: HashTable<(K, V)>,
+pub(super) struct Shard<K, C, N> {
+    pub(super) entries: HashTable<(EntryKey<K, N>, C)>,
     /// Per page the sequence number of the newest snapshot that has it. Kept up only while a
     /// snapshot is pending.
     pub(super) copied: Vec<u32>,
 }
 
 /// All tables of one state.
-pub(super) struct Shards<K, V> {
+pub(super) struct Shards<K, C, N = ()> {
     pub(super) key_groups: KeyGroupRange,
     max_parallelism: MaxParallelism,
     /// By key group, from the first of the range.
-    pub(super) shards: Vec<Shard<K, V>>,
+    pub(super) shards: Vec<Shard<K, C, N>>,
     pub(super) len: usize,
     /// Snapshots that still lack pages, oldest first. Empty most of the time: then every access is
     /// a plain table access behind one predictable branch.
-    pub(super) pending: Vec<PendingSnapshot<K, V>>,
+    pub(super) pending: Vec<PendingSnapshot<K, C, N>>,
     /// Sequence number of the newest pending snapshot.
     pub(super) sequence: u32,
     pub(super) cursor: Cursor,
 }
 
-/// Spreads a key's hash over a table. The table takes its position from the low bits and its tags
-/// from the top seven, which are the same for all keys of a key group; so the low half is folded
-/// onto the top, which leaves the low bits as they are.
 #[inline]
-pub(super) fn remix(hash: u64) -> u64 {
-    hash ^ (hash << 32)
+fn stored_hash<K: StateKey, C, N: StateKey>(entry: &(EntryKey<K, N>, C)) -> u64 {
+    entry.0.table_hash()
 }
 
-#[inline]
-fn stored_hash<K: StateKey, V>(entry: &(K, V)) -> u64 {
-    remix(entry.0.key_hash())
-}
-
-impl<K: StateKey, V: StateValue> Shards<K, V> {
+impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     pub(super) fn new(key_groups: KeyGroupRange, max_parallelism: MaxParallelism) -> Self {
         let shard = |_| Shard {
             entries: HashTable::new(),
@@ -80,54 +73,52 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
     }
 
     #[inline]
-    pub(super) fn get<Q: BorrowedKey<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<&V> {
-        let shard = &self.shards[self.shard_index(hash)];
+    pub(super) fn get<Q: BorrowedKey<K> + ?Sized>(&self, at: Lookup<'_, Q, N>) -> Option<&C> {
+        let shard = &self.shards[self.shard_index(at.hash)];
         let entry = shard
             .entries
-            .find(remix(hash), |entry| key.is_key(&entry.0))?;
+            .find(at.table_hash(), |entry| at.is(&entry.0))?;
         Some(&entry.1)
     }
 
     #[inline]
     pub(super) fn get_mut<Q: BorrowedKey<K> + ?Sized>(
         &mut self,
-        hash: u64,
-        key: &Q,
-    ) -> Option<&mut V> {
-        let index = self.shard_index(hash);
+        at: Lookup<'_, Q, N>,
+    ) -> Option<&mut C> {
+        let index = self.shard_index(at.hash);
         if self.pending.is_empty() {
             let entries = &mut self.shards[index].entries;
-            let entry = entries.find_mut(remix(hash), |entry| key.is_key(&entry.0))?;
+            let entry = entries.find_mut(at.table_hash(), |entry| at.is(&entry.0))?;
             return Some(&mut entry.1);
         }
-        let bucket = self.find_bucket(index, hash, key)?;
+        let bucket = self.find_bucket(index, &at)?;
         self.ensure_copied(index, bucket, None);
-        self.value_mut(index, bucket)
+        self.content_mut(index, bucket)
     }
 
     #[inline]
     pub(super) fn entry_or_insert_with<Q: BorrowedKey<K> + ?Sized>(
         &mut self,
-        hash: u64,
-        key: &Q,
-        make: impl FnOnce() -> V,
-    ) -> &mut V {
-        let index = self.shard_index(hash);
-        let bucket = match self.find_bucket(index, hash, key) {
+        at: Lookup<'_, Q, N>,
+        make: impl FnOnce() -> C,
+    ) -> &mut C {
+        let index = self.shard_index(at.hash);
+        let bucket = match self.find_bucket(index, &at) {
             Some(bucket) if self.pending.is_empty() => bucket,
             Some(bucket) => {
                 self.ensure_copied(index, bucket, None);
                 bucket
             }
-            None => self.insert(index, hash, (key.to_key(), make())),
+            None => self.insert(index, at.table_hash(), (at.to_entry_key(), make())),
         };
-        self.value_mut(index, bucket)
+        self.content_mut(index, bucket)
             .expect("the bucket was just found or filled")
     }
 
     /// Inserts a key that isn't there and returns its bucket. Pending snapshots get its page
     /// without it.
-    fn insert(&mut self, index: usize, hash: u64, entry: (K, V)) -> usize {
+    fn insert(&mut self, index: usize, table_hash: u64, entry: (EntryKey<K, N>, C)) -> usize {
         let pending = !self.pending.is_empty();
         let entries = &self.shards[index].entries;
         if pending && entries.len() == entries.capacity() {
@@ -139,7 +130,7 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
         }
         let entries = &mut self.shards[index].entries;
         let bucket = entries
-            .insert_unique(remix(hash), entry, stored_hash)
+            .insert_unique(table_hash, entry, stored_hash)
             .bucket_index();
         self.len += 1;
         if pending {
@@ -149,9 +140,9 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
     }
 
     #[inline]
-    pub(super) fn remove<Q: BorrowedKey<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<V> {
-        let index = self.shard_index(hash);
-        let bucket = self.find_bucket(index, hash, key)?;
+    pub(super) fn remove<Q: BorrowedKey<K> + ?Sized>(&mut self, at: Lookup<'_, Q, N>) -> Option<C> {
+        let index = self.shard_index(at.hash);
+        let bucket = self.find_bucket(index, &at)?;
         if !self.pending.is_empty() {
             self.ensure_copied(index, bucket, None);
         }
@@ -160,23 +151,31 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
         Some(entry.remove().0.1)
     }
 
-    /// Inserts a restored entry of key group `group`.
-    pub(super) fn load(&mut self, group: KeyGroup, key: K, value: V) -> Result<(), LoadRefusal> {
+    /// Adds what a restored entry of key group `group` holds.
+    pub(super) fn load(
+        &mut self,
+        group: KeyGroup,
+        key: EntryKey<K, N>,
+        part: C::Part,
+    ) -> Result<(), LoadRefusal> {
         assert!(
             self.pending.is_empty(),
             "nothing is loaded while a snapshot is pending"
         );
-        let hash = key.key_hash();
-        let belongs = self.max_parallelism.key_group(hash);
+        let at = key.lookup();
+        let belongs = self.max_parallelism.key_group(at.hash);
         if belongs != group {
             return Err(LoadRefusal::Belongs(belongs));
         }
-        let index = self.shard_index(hash);
+        let index = self.shard_index(at.hash);
         let entries = &mut self.shards[index].entries;
-        match entries.entry(remix(hash), |entry| entry.0 == key, stored_hash) {
-            Entry::Occupied(_) => Err(LoadRefusal::Duplicate),
+        match entries.entry(at.table_hash(), |entry| entry.0 == key, stored_hash) {
+            Entry::Occupied(mut entry) => match entry.get_mut().1.add_part(part) {
+                true => Ok(()),
+                false => Err(LoadRefusal::Duplicate),
+            },
             Entry::Vacant(entry) => {
-                entry.insert((key, value));
+                entry.insert((key, C::from_part(part)));
                 self.len += 1;
                 Ok(())
             }
@@ -193,26 +192,25 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
         self.shards[index].entries.reserve(additional, stored_hash);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&EntryKey<K, N>, &C)> {
         self.shards
             .iter()
             .flat_map(|shard| shard.entries.iter())
-            .map(|(key, value)| (key, value))
+            .map(|(key, content)| (key, content))
     }
 
     #[inline]
     fn find_bucket<Q: BorrowedKey<K> + ?Sized>(
         &self,
         index: usize,
-        hash: u64,
-        key: &Q,
+        at: &Lookup<'_, Q, N>,
     ) -> Option<usize> {
         let entries = &self.shards[index].entries;
-        entries.find_bucket_index(remix(hash), |entry| key.is_key(&entry.0))
+        entries.find_bucket_index(at.table_hash(), |entry| at.is(&entry.0))
     }
 
     #[inline]
-    fn value_mut(&mut self, index: usize, bucket: usize) -> Option<&mut V> {
+    fn content_mut(&mut self, index: usize, bucket: usize) -> Option<&mut C> {
         let entry = self.shards[index].entries.get_bucket_mut(bucket)?;
         Some(&mut entry.1)
     }

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use tidegate_types::KeyGroup;
 
+use super::content::Content;
+use super::entry_key::EntryKey;
 use super::link::{FrozenPart, SnapshotLink, SnapshotTicket};
 use super::pack::Pack;
 use super::shards::Shards;
-use crate::descriptor::StateValue;
 use crate::key::StateKey;
 
 /// Bytes of the buckets of one page.
@@ -49,7 +50,7 @@ impl SnapshotProgress {
 }
 
 /// A snapshot that may still lack pages of this table.
-pub(super) struct PendingSnapshot<K, V> {
+pub(super) struct PendingSnapshot<K, C, N> {
     link: SnapshotLink,
     /// Index of this state in the snapshot.
     state: u32,
@@ -57,7 +58,7 @@ pub(super) struct PendingSnapshot<K, V> {
     /// Shards that the cursor has yet to pass.
     shards_left: usize,
     /// Copies for this snapshot and all later ones, not sent yet.
-    outbox: Pack<K, V>,
+    outbox: Pack<K, C, N>,
 }
 
 /// Where background copying goes on.
@@ -67,22 +68,26 @@ pub(super) struct Cursor {
     page: usize,
 }
 
-impl<K: StateKey, V: StateValue> Shards<K, V> {
+impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     /// Buckets per page; at least 8, however large an entry is.
     const PAGE_BUCKETS: usize = clamp(
-        PAGE_BYTES / max(size_of::<(K, V)>(), 1),
+        PAGE_BYTES / max(size_of::<(EntryKey<K, N>, C)>(), 1),
         8,
         PAGE_BUCKETS_MAX,
     );
 
     /// Entries per pack. Those that own heap memory may be large, so there are fewer.
     const PACK_ENTRIES: usize = {
-        let most = if std::mem::needs_drop::<(K, V)>() {
+        let most = if std::mem::needs_drop::<(EntryKey<K, N>, C)>() {
             512
         } else {
             4096
         };
-        clamp(PACK_BYTES / max(size_of::<(K, V)>(), 1), 16, most)
+        clamp(
+            PACK_BYTES / max(size_of::<(EntryKey<K, N>, C)>(), 1),
+            16,
+            most,
+        )
     };
 
     /// The instant of a snapshot: from here on, changes are not part of it.
@@ -154,7 +159,7 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
                 if self.pending.is_empty() {
                     break;
                 }
-                let behind = |snapshot: &PendingSnapshot<K, V>| snapshot.link.is_writer_behind();
+                let behind = |snapshot: &PendingSnapshot<K, C, N>| snapshot.link.is_writer_behind();
                 // A writer that keeps up is never made to wait for another, which may be waiting
                 // for it in turn: a thread that writes one snapshot after the other.
                 if throttle && self.pending.iter().all(behind) {
@@ -225,7 +230,7 @@ impl<K: StateKey, V: StateValue> Shards<K, V> {
     }
 
     /// Removes snapshots that nobody wants. Their outboxes may hold what later ones need.
-    fn remove_pending(&mut self, unwanted: impl Fn(&PendingSnapshot<K, V>) -> bool) {
+    fn remove_pending(&mut self, unwanted: impl Fn(&PendingSnapshot<K, C, N>) -> bool) {
         for at in 0..self.pending.len() {
             if unwanted(&self.pending[at]) {
                 self.send_outbox(at);

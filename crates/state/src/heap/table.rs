@@ -1,19 +1,37 @@
-//! Value state as an operator uses it: a cheap handle, borrowed once per batch.
+//! Value state as an operator uses it: by key, or borrowed once per batch.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::rc::Rc;
 
+use super::backend::HeapKeyedBackend;
+use super::bound::Table;
+use super::content::Single;
+use super::entry_key::Lookup;
 use super::shards::Shards;
-use crate::descriptor::StateValue;
+use crate::descriptor::{StateDescriptor, StateKind, StateValue, ValueStateDescriptor};
+use crate::error::StateError;
+use crate::format::StateMeta;
 use crate::key::{BorrowedKey, StateKey};
+use crate::schema::value_schema;
+use crate::scope::Scope;
 
-/// One value per key, in memory.
+/// One value per key (and namespace), in memory.
 ///
 /// Each access takes the key's hash ([`BorrowedKey::hash_key`]), which routing has computed
 /// already. A key whose key group belongs to another subtask is a programming error and panics.
-pub struct StateTable<K, V> {
-    pub(super) shards: Shards<K, V>,
-    pub(super) default: Option<V>,
+pub struct StateTable<K, V, N = ()> {
+    shards: Shards<K, Single<V>, N>,
+    default: Option<V>,
+}
+
+impl<K: 'static, V: 'static, N: 'static> Table<K, Single<V>, N> for StateTable<K, V, N> {
+    fn shards(&self) -> &Shards<K, Single<V>, N> {
+        &self.shards
+    }
+
+    fn shards_mut(&mut self) -> &mut Shards<K, Single<V>, N> {
+        &mut self.shards
+    }
 }
 
 impl<K: StateKey, V: StateValue> StateTable<K, V> {
@@ -23,8 +41,7 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
     /// If the key group isn't the subtask's own.
     #[inline]
     pub fn get<Q: BorrowedKey<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<&V> {
-        check_hash(hash, key);
-        self.shards.get(hash, key).or(self.default.as_ref())
+        self.value(Lookup::key(hash, key))
     }
 
     /// Whether the key has a value of its own.
@@ -33,8 +50,7 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
     /// If the key group isn't the subtask's own.
     #[inline]
     pub fn contains<Q: BorrowedKey<K> + ?Sized>(&self, hash: u64, key: &Q) -> bool {
-        check_hash(hash, key);
-        self.shards.get(hash, key).is_some()
+        self.shards.get(Lookup::key(hash, key)).is_some()
     }
 
     /// Changes the key's value in place, starting from the default if it has none. `None`, and
@@ -49,14 +65,7 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
         key: &Q,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        check_hash(hash, key);
-        let value = match &self.default {
-            Some(default) => self
-                .shards
-                .entry_or_insert_with(hash, key, || default.clone()),
-            None => self.shards.get_mut(hash, key)?,
-        };
-        Some(change(value))
+        self.value_or_default(Lookup::key(hash, key)).map(change)
     }
 
     /// The key's value, made by `make` if it has none (the default is not used). The key is cloned
@@ -71,8 +80,8 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
         key: &Q,
         make: impl FnOnce() -> V,
     ) -> &mut V {
-        check_hash(hash, key);
-        self.shards.entry_or_insert_with(hash, key, make)
+        let at = Lookup::key(hash, key);
+        &mut self.shards.entry_or_insert_with(at, || Single(make())).0
     }
 
     /// Sets the key's value, and returns what it was.
@@ -81,12 +90,7 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
     /// If the key group isn't the subtask's own.
     #[inline]
     pub fn set<Q: BorrowedKey<K> + ?Sized>(&mut self, hash: u64, key: &Q, value: V) -> Option<V> {
-        check_hash(hash, key);
-        let mut value = Some(value);
-        let slot = self.shards.entry_or_insert_with(hash, key, || {
-            value.take().expect("a value is inserted once")
-        });
-        value.map(|value| std::mem::replace(slot, value))
+        self.replace(Lookup::key(hash, key), value)
     }
 
     /// Removes the key's value and returns it. The key has the default again, and is in no later
@@ -96,11 +100,18 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
     /// If the key group isn't the subtask's own.
     #[inline]
     pub fn remove<Q: BorrowedKey<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<V> {
-        check_hash(hash, key);
-        self.shards.remove(hash, key)
+        let removed = self.shards.remove(Lookup::key(hash, key))?;
+        Some(removed.0)
     }
 
-    /// Number of keys that have a value of their own.
+    /// All keys with a value of their own, by key group, in no order within one.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries().map(|(key, (), value)| (key, value))
+    }
+}
+
+impl<K: StateKey, V: StateValue, N: StateKey> StateTable<K, V, N> {
+    /// Number of keys (or keys and namespaces) that have a value of their own.
     pub fn len(&self) -> usize {
         self.shards.len
     }
@@ -110,40 +121,74 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
         self.shards.len == 0
     }
 
-    /// All keys with a value of their own, by key group, in no order within one.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.shards.iter()
+    /// All keys and namespaces with a value of their own, by key group, in no order within one.
+    pub fn entries(&self) -> impl Iterator<Item = (&K, &N, &V)> {
+        let entries = self.shards.iter();
+        entries.map(|(at, value)| (&at.key, &at.namespace, &value.0))
+    }
+
+    #[inline]
+    fn value<Q: BorrowedKey<K> + ?Sized>(&self, at: Lookup<'_, Q, N>) -> Option<&V> {
+        match self.shards.get(at) {
+            Some(value) => Some(&value.0),
+            None => self.default.as_ref(),
+        }
+    }
+
+    #[inline]
+    fn value_or_default<Q: BorrowedKey<K> + ?Sized>(
+        &mut self,
+        at: Lookup<'_, Q, N>,
+    ) -> Option<&mut V> {
+        let value = match &self.default {
+            Some(default) => self
+                .shards
+                .entry_or_insert_with(at, || Single(default.clone())),
+            None => self.shards.get_mut(at)?,
+        };
+        Some(&mut value.0)
+    }
+
+    #[inline]
+    fn replace<Q: BorrowedKey<K> + ?Sized>(&mut self, at: Lookup<'_, Q, N>, value: V) -> Option<V> {
+        let mut value = Some(value);
+        let slot = self.shards.entry_or_insert_with(at, || {
+            Single(value.take().expect("a value is inserted once"))
+        });
+        value.map(|value| std::mem::replace(&mut slot.0, value))
     }
 }
 
-#[inline]
-fn check_hash<K: StateKey, Q: BorrowedKey<K> + ?Sized>(hash: u64, key: &Q) {
-    debug_assert_eq!(hash, key.hash_key(), "the hash is that of the key");
-}
-
-/// Handle of a value state. Clones refer to the same state.
+/// Handle of a value state: one value per key, and per namespace `N` if it has any. Clones refer to
+/// the same state.
+///
+/// An operator calls the accessors with the scope of the record at hand. They return a `Result`,
+/// since state may be elsewhere than in memory; here they never fail.
 ///
 /// ```
-/// use tidegate_state::{BorrowedKey, HeapKeyedBackend, ValueStateDescriptor};
-/// use tidegate_types::{KeyGroupRange, MaxParallelism};
+/// use tidegate_state::{At, HeapKeyedBackend, ValueStateDescriptor};
+/// use tidegate_types::MaxParallelism;
 ///
 /// let max = MaxParallelism::derive(1);
 /// let mut backend = HeapKeyedBackend::<String>::new(max, max.range(0, 1)?);
-/// let counts = backend.value_state(&ValueStateDescriptor::<u64>::new("count").with_default(0))?;
-/// let mut table = counts.borrow_mut();
+/// let counts = backend.bind(&ValueStateDescriptor::<u64>::new("count"))?;
 /// for word in ["to", "be", "or", "not", "to", "be"] {
-///     table.update(word.hash_key(), word, |count| *count += 1);
+///     counts.update_or(&At::key(word), 0, |count| *count += 1)?;
 /// }
-/// assert_eq!(table.get("be".hash_key(), "be"), Some(&2));
-/// assert_eq!(table.get("question".hash_key(), "question"), Some(&0));
-/// assert_eq!(table.len(), 4);
+/// assert_eq!(counts.get(&At::key("be"))?, Some(2));
+/// assert_eq!(counts.get(&At::key("question"))?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ValueState<K, V> {
-    pub(super) table: Rc<RefCell<StateTable<K, V>>>,
+///
+/// # Panics
+/// Accessors panic if the key's key group belongs to another subtask, and if they are called for
+/// the same state from within a closure given to one of them, or while it is
+/// [borrowed](Self::borrow_mut).
+pub struct ValueState<K, V, N = ()> {
+    table: Rc<RefCell<StateTable<K, V, N>>>,
 }
 
-impl<K, V> Clone for ValueState<K, V> {
+impl<K, V, N> Clone for ValueState<K, V, N> {
     fn clone(&self) -> Self {
         ValueState {
             table: Rc::clone(&self.table),
@@ -151,12 +196,101 @@ impl<K, V> Clone for ValueState<K, V> {
     }
 }
 
-impl<K, V> ValueState<K, V> {
+impl<K: StateKey, V: StateValue, N: StateKey> ValueState<K, V, N> {
+    /// A copy of the value, or of the default if there is none.
+    ///
+    /// # Errors
+    /// If the backend fails to read.
+    #[inline]
+    pub fn get(&self, scope: &impl Scope<K, N>) -> Result<Option<V>, StateError> {
+        self.with(scope, |value| value.cloned())
+    }
+
+    /// Calls `read` with the value, or the default if there is none: [`get`](Self::get) without a
+    /// copy.
+    ///
+    /// # Errors
+    /// If the backend fails to read.
+    #[inline]
+    pub fn with<R>(
+        &self,
+        scope: &impl Scope<K, N>,
+        read: impl FnOnce(Option<&V>) -> R,
+    ) -> Result<R, StateError> {
+        let table = self.table.borrow();
+        Ok(read(table.value(Lookup::scope(scope))))
+    }
+
+    /// Sets the value.
+    ///
+    /// # Errors
+    /// If the backend fails to write.
+    #[inline]
+    pub fn set(&self, scope: &impl Scope<K, N>, value: V) -> Result<(), StateError> {
+        self.table.borrow_mut().replace(Lookup::scope(scope), value);
+        Ok(())
+    }
+
+    /// Changes the value in place, starting from the default if there is none. `None`, and `change`
+    /// is not called, if there is neither.
+    ///
+    /// # Errors
+    /// If the backend fails to read or write.
+    #[inline]
+    pub fn update<R>(
+        &self,
+        scope: &impl Scope<K, N>,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Result<Option<R>, StateError> {
+        let mut table = self.table.borrow_mut();
+        Ok(table.value_or_default(Lookup::scope(scope)).map(change))
+    }
+
+    /// Changes the value in place, starting from `initial` if there is none (the default is not
+    /// used).
+    ///
+    /// # Errors
+    /// If the backend fails to read or write.
+    #[inline]
+    pub fn update_or<R>(
+        &self,
+        scope: &impl Scope<K, N>,
+        initial: V,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Result<R, StateError> {
+        let mut table = self.table.borrow_mut();
+        let at = Lookup::scope(scope);
+        let value = table.shards.entry_or_insert_with(at, || Single(initial));
+        Ok(change(&mut value.0))
+    }
+
+    /// Whether there is a value, other than the default.
+    ///
+    /// # Errors
+    /// If the backend fails to read.
+    #[inline]
+    pub fn contains(&self, scope: &impl Scope<K, N>) -> Result<bool, StateError> {
+        let table = self.table.borrow();
+        Ok(table.shards.get(Lookup::scope(scope)).is_some())
+    }
+
+    /// Removes the value. The default applies again, and no later snapshot has it.
+    ///
+    /// # Errors
+    /// If the backend fails to write.
+    #[inline]
+    pub fn clear(&self, scope: &impl Scope<K, N>) -> Result<(), StateError> {
+        self.table.borrow_mut().shards.remove(Lookup::scope(scope));
+        Ok(())
+    }
+}
+
+impl<K, V, N> ValueState<K, V, N> {
     /// Access for reading.
     ///
     /// # Panics
     /// If it is borrowed for writing.
-    pub fn borrow(&self) -> Ref<'_, StateTable<K, V>> {
+    pub fn borrow(&self) -> Ref<'_, StateTable<K, V, N>> {
         self.table.borrow()
     }
 
@@ -165,7 +299,33 @@ impl<K, V> ValueState<K, V> {
     ///
     /// # Panics
     /// If it is borrowed already.
-    pub fn borrow_mut(&self) -> RefMut<'_, StateTable<K, V>> {
+    pub fn borrow_mut(&self) -> RefMut<'_, StateTable<K, V, N>> {
         self.table.borrow_mut()
+    }
+}
+
+impl<V: StateValue> StateDescriptor for ValueStateDescriptor<V> {
+    type Handle<K: StateKey, N: StateKey> = ValueState<K, V, N>;
+
+    fn meta(&self) -> StateMeta {
+        StateMeta {
+            name: self.name.clone(),
+            kind: StateKind::Value,
+            version: self.version,
+            namespace_schema: String::new(),
+            map_key_schema: String::new(),
+            value_schema: value_schema::<V>(),
+        }
+    }
+
+    fn bind_heap<K: StateKey, N: StateKey>(
+        &self,
+        backend: &mut HeapKeyedBackend<K>,
+    ) -> Result<ValueState<K, V, N>, StateError> {
+        let table = backend.bind_table(self.meta(), |shards| StateTable {
+            shards,
+            default: self.default.clone(),
+        })?;
+        Ok(ValueState { table })
     }
 }

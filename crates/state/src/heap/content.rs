@@ -1,0 +1,70 @@
+//! What a table holds per key and namespace, by kind of state: how it becomes entries of a file,
+//! and is put together from them again.
+
+use super::chunks::OpenChunk;
+use super::entry_key::EntryKey;
+use crate::descriptor::StateValue;
+use crate::error::LoadError;
+use crate::format::{decode_value, encode_value};
+use crate::key::StateKey;
+
+/// The content of an entry of a table. A clone shares nothing that either side can change: it is
+/// what a snapshot holds on to while the stream goes on.
+pub(super) trait Content: Clone + Send + 'static {
+    /// What one entry of a file contributes. Kinds that have several per key see them in any order.
+    type Part;
+
+    /// Appends all entries for this content.
+    fn encode<K: StateKey, N: StateKey>(
+        &self,
+        key: &EntryKey<K, N>,
+        chunk: &mut OpenChunk<'_>,
+    ) -> postcard::Result<()>;
+
+    /// Reads entry `entry` of a chunk.
+    fn decode<K: StateKey, N: StateKey>(
+        entry: u32,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(EntryKey<K, N>, Self::Part), LoadError>;
+
+    /// The content that consists of one part.
+    fn from_part(part: Self::Part) -> Self;
+
+    /// Adds a part; `false` if it is there already.
+    fn add_part(&mut self, part: Self::Part) -> bool;
+}
+
+/// A value, as value, reducing and aggregating state have it: one entry of a file.
+#[derive(Clone)]
+pub(super) struct Single<V>(pub(super) V);
+
+impl<V: StateValue> Content for Single<V> {
+    type Part = V;
+
+    #[inline]
+    fn encode<K: StateKey, N: StateKey>(
+        &self,
+        key: &EntryKey<K, N>,
+        chunk: &mut OpenChunk<'_>,
+    ) -> postcard::Result<()> {
+        chunk.append(|out| key.encode(out), |out| encode_value(&self.0, out))
+    }
+
+    fn decode<K: StateKey, N: StateKey>(
+        entry: u32,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(EntryKey<K, N>, V), LoadError> {
+        let key = EntryKey::decode(key).map_err(|cause| LoadError::Key { entry, cause })?;
+        Ok((key, decode_value(entry, value)?))
+    }
+
+    fn from_part(part: V) -> Self {
+        Single(part)
+    }
+
+    fn add_part(&mut self, _part: V) -> bool {
+        false
+    }
+}

@@ -1,0 +1,160 @@
+//! What a table finds its entries by: the stream's key and a namespace.
+//!
+//! The key group follows from the key's hash alone; the position in the group's table from the
+//! hashes of both. In a file, the key part of an entry is the canonical encoding of the key as long
+//! as there is nothing else; otherwise key, namespace and whatever a kind of state adds follow each
+//! other as elements, which delimit themselves, so no two of them ever have the same bytes.
+
+use std::any::TypeId;
+
+use crate::key::{BorrowedKey, KeyError, StateKey, schema_of};
+use crate::scope::Scope;
+
+/// The key of an entry. As large as `K` where there is no namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EntryKey<K, N> {
+    pub(super) key: K,
+    pub(super) namespace: N,
+}
+
+/// Whether `N` is more than the absence of namespaces. Known to the compiler.
+#[inline]
+fn has_namespace<N: 'static>() -> bool {
+    TypeId::of::<N>() != TypeId::of::<()>()
+}
+
+/// Schema of a state's namespaces as files have it: empty if there are none.
+pub(super) fn namespace_schema<N: StateKey>() -> String {
+    match has_namespace::<N>() {
+        true => schema_of::<N>(),
+        false => String::new(),
+    }
+}
+
+/// Combines the hashes of key and namespace, and spreads the result over a table. The table takes
+/// its position from the low bits and its tags from the top seven, which are the same for all keys
+/// of a key group; so the low half is folded onto the top, which leaves the low bits as they are.
+#[inline]
+fn table_hash<N: StateKey>(key_hash: u64, namespace: &N) -> u64 {
+    let mut hash = key_hash;
+    if has_namespace::<N>() {
+        // The product keeps a key that equals its namespace from cancelling itself out.
+        let namespace = namespace.key_hash().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash = hash.wrapping_add(namespace);
+    }
+    hash ^ (hash << 32)
+}
+
+impl<K: StateKey, N: StateKey> EntryKey<K, N> {
+    #[inline]
+    pub(super) fn table_hash(&self) -> u64 {
+        table_hash(self.key.key_hash(), &self.namespace)
+    }
+
+    /// Appends the key part of an entry that has nothing but key and namespace.
+    #[inline]
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match has_namespace::<N>() {
+            true => self.encode_element(out),
+            false => self.key.encode(out),
+        }
+    }
+
+    /// Appends the beginning of the key part of an entry that has more.
+    #[inline]
+    pub(super) fn encode_element(&self, out: &mut Vec<u8>) {
+        self.key.encode_element(out);
+        self.namespace.encode_element(out);
+    }
+
+    /// Reads what [`encode`](Self::encode) appends.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, KeyError> {
+        if has_namespace::<N>() {
+            let (key, namespace) = <(K, N)>::decode(bytes)?;
+            return Ok(EntryKey { key, namespace });
+        }
+        let key = K::decode(bytes)?;
+        let namespace = N::decode_element(&mut &[][..])?;
+        Ok(EntryKey { key, namespace })
+    }
+
+    /// What finds this entry.
+    #[inline]
+    pub(super) fn lookup(&self) -> Lookup<'_, K, N> {
+        Lookup {
+            hash: self.key.key_hash(),
+            key: &self.key,
+            namespace: &self.namespace,
+        }
+    }
+}
+
+/// Finds an entry by a borrowed form of its key.
+pub(super) struct Lookup<'a, Q: ?Sized, N> {
+    /// Hash of the key, which routing has computed already.
+    pub(super) hash: u64,
+    key: &'a Q,
+    namespace: &'a N,
+}
+
+impl<'a, Q: ?Sized> Lookup<'a, Q, ()> {
+    /// What has no namespace.
+    #[inline]
+    pub(super) fn key<K: StateKey>(hash: u64, key: &'a Q) -> Self
+    where
+        Q: BorrowedKey<K>,
+    {
+        debug_assert_eq!(hash, key.hash_key(), "the hash is that of the key");
+        Lookup {
+            hash,
+            key,
+            namespace: &(),
+        }
+    }
+}
+
+impl<'a, Q: ?Sized, N> Lookup<'a, Q, N> {
+    /// What a scope means.
+    #[inline]
+    pub(super) fn scope<K: StateKey, S: Scope<K, N, Key = Q>>(scope: &'a S) -> Self
+    where
+        Q: BorrowedKey<K>,
+    {
+        let (hash, key) = (scope.key_hash(), scope.key());
+        debug_assert_eq!(hash, key.hash_key(), "the hash is that of the key");
+        Lookup {
+            hash,
+            key,
+            namespace: scope.namespace(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn table_hash(&self) -> u64
+    where
+        N: StateKey,
+    {
+        table_hash(self.hash, self.namespace)
+    }
+
+    #[inline]
+    pub(super) fn is<K: StateKey>(&self, entry: &EntryKey<K, N>) -> bool
+    where
+        Q: BorrowedKey<K>,
+        N: Eq,
+    {
+        self.key.is_key(&entry.key) && *self.namespace == entry.namespace
+    }
+
+    #[inline]
+    pub(super) fn to_entry_key<K: StateKey>(&self) -> EntryKey<K, N>
+    where
+        Q: BorrowedKey<K>,
+        N: Clone,
+    {
+        EntryKey {
+            key: self.key.to_key(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
