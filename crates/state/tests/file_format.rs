@@ -244,6 +244,32 @@ fn another_key_hash_is_refused() {
     );
 }
 
+/// Makes a piece claim to be that of `checkpoint`, and to change `base`.
+fn forge_base(file: &mut [u8], checkpoint: u64, base: u64) {
+    let trailer = file.len() - 24;
+    let length = u64::from_le_bytes(file[trailer..trailer + 8].try_into().unwrap()) as usize;
+    let at = trailer - length;
+    file[at..at + 8].copy_from_slice(&checkpoint.to_le_bytes());
+    file[at + 8..at + 16].copy_from_slice(&base.to_le_bytes());
+    reseal(file);
+}
+
+#[test]
+fn changes_of_something_else_are_refused() {
+    let mut file = sample();
+    forge_base(&mut file, 7, 5);
+    let error = cause(restore(&file));
+    assert_eq!(
+        error.to_string(),
+        "the changes of `chk-7` to `chk-5` can't follow nothing"
+    );
+    for (checkpoint, base) in [(5, 5), (4, 5), (0, 5)] {
+        forge_base(&mut file, checkpoint, base);
+        let error = cause(restore(&file)).to_string();
+        assert!(error.contains("isn't an earlier one"), "{error}");
+    }
+}
+
 /// A forged entry count must not end in a panic or a wrong state, bound or not.
 #[test]
 fn wrong_entry_counts_are_detected() {

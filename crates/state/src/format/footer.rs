@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use tidegate_types::{KeyGroup, KeyGroupRange, MaxParallelism};
+use tidegate_types::{CheckpointId, KeyGroup, KeyGroupRange, MaxParallelism};
 
+use super::piece::{ChunkRole, PieceKind, ReplacedTables};
 use super::{CHUNK_HEADER_BYTES, FileError, HEADER_BYTES};
 use crate::descriptor::StateKind;
 
@@ -52,6 +53,8 @@ pub struct ChunkIndex {
     pub state: u32,
     /// The key group that all its keys belong to.
     pub key_group: KeyGroup,
+    /// What its entries mean.
+    pub role: ChunkRole,
     /// Number of entries.
     pub entries: u32,
     /// Where the chunk begins in the file, in bytes.
@@ -63,6 +66,11 @@ pub struct ChunkIndex {
 /// Everything a keyed state file says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileIndex {
+    /// The checkpoint it was made for, if later pieces may rest on it; otherwise
+    /// [`CheckpointId::NONE`].
+    pub checkpoint: CheckpointId,
+    /// The checkpoint whose state it changes; [`CheckpointId::NONE`] if it is whole by itself.
+    pub base: CheckpointId,
     /// Number of key groups of the operator.
     pub max_parallelism: MaxParallelism,
     /// The key groups of the subtask that wrote the file.
@@ -71,8 +79,12 @@ pub struct FileIndex {
     pub hash_id: String,
     /// Encoding of the keys.
     pub key_schema: String,
-    /// The states, in the order of their index.
+    /// The states, in the order of their index. A piece of changes lists all there are, also those
+    /// that have not changed.
     pub states: Vec<StateMeta>,
+    /// Tables of which a piece of changes holds all there is: earlier pieces don't matter for them.
+    /// Ascending, apart from each other; none in a full piece, which replaces everything.
+    pub replaced: Vec<ReplacedTables>,
     /// The chunks, in the order in which they lie in the file.
     pub chunks: Vec<ChunkIndex>,
 }
@@ -84,9 +96,19 @@ fn push_text(text: &str, out: &mut Vec<u8>) {
 }
 
 impl FileIndex {
+    /// Whether it is whole by itself.
+    pub fn kind(&self) -> PieceKind {
+        match self.base {
+            CheckpointId::NONE => PieceKind::Full,
+            _ => PieceKind::Changes,
+        }
+    }
+
     /// The bytes of the footer.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.chunks.len() * CHUNK_ENTRY_BYTES);
+        out.extend_from_slice(&self.checkpoint.0.to_le_bytes());
+        out.extend_from_slice(&self.base.0.to_le_bytes());
         out.extend_from_slice(&self.max_parallelism.get().to_le_bytes());
         out.extend_from_slice(&u32::from(self.key_groups.start).to_le_bytes());
         out.extend_from_slice(&u32::from(self.key_groups.end).to_le_bytes());
@@ -102,10 +124,18 @@ impl FileIndex {
             push_text(&state.map_key_schema, &mut out);
             push_text(&state.value_schema, &mut out);
         }
+        let replaced = u32::try_from(self.replaced.len()).expect("fewer than 2^32 ranges");
+        out.extend_from_slice(&replaced.to_le_bytes());
+        for tables in &self.replaced {
+            out.extend_from_slice(&tables.state.to_le_bytes());
+            out.extend_from_slice(&tables.key_groups.start.to_le_bytes());
+            out.extend_from_slice(&tables.key_groups.end.to_le_bytes());
+        }
         out.extend_from_slice(&(self.chunks.len() as u64).to_le_bytes());
         for chunk in &self.chunks {
             out.extend_from_slice(&chunk.state.to_le_bytes());
-            out.extend_from_slice(&u32::from(chunk.key_group.0).to_le_bytes());
+            out.extend_from_slice(&chunk.key_group.0.to_le_bytes());
+            out.extend_from_slice(&(chunk.role as u16).to_le_bytes());
             out.extend_from_slice(&chunk.entries.to_le_bytes());
             out.extend_from_slice(&chunk.offset.to_le_bytes());
             out.extend_from_slice(&chunk.payload_bytes.to_le_bytes());
@@ -116,6 +146,8 @@ impl FileIndex {
     /// Reads a footer whose checksum is right and that begins at `footer_offset`.
     pub(super) fn decode(bytes: &[u8], footer_offset: u64) -> Result<FileIndex, FileError> {
         let mut cursor = Cursor { rest: bytes };
+        let checkpoint = CheckpointId(cursor.u64()?);
+        let base = CheckpointId(cursor.u64()?);
         let max_parallelism = MaxParallelism::new(cursor.u32()?)
             .map_err(|_| malformed("max parallelism is out of range"))?;
         let key_groups = cursor.key_groups(max_parallelism)?;
@@ -124,6 +156,9 @@ impl FileIndex {
         let states = (0..cursor.u32()?)
             .map(|_| cursor.state())
             .collect::<Result<Vec<_>, _>>()?;
+        let replaced = (0..cursor.u32()?)
+            .map(|_| cursor.replaced(key_groups))
+            .collect::<Result<Vec<_>, _>>()?;
         let chunks = (0..cursor.u64()?)
             .map(|_| cursor.chunk())
             .collect::<Result<Vec<_>, _>>()?;
@@ -131,19 +166,50 @@ impl FileIndex {
             return Err(malformed("bytes are left over"));
         }
         let index = FileIndex {
+            checkpoint,
+            base,
             max_parallelism,
             key_groups,
             hash_id,
             key_schema,
             states,
+            replaced,
             chunks,
         };
-        index.check(footer_offset)?;
+        index.check_piece()?;
+        index.check_chunks(footer_offset)?;
         Ok(index)
     }
 
+    /// Checks that it changes an earlier checkpoint, or has nothing to remove.
+    fn check_piece(&self) -> Result<(), FileError> {
+        match self.kind() {
+            PieceKind::Full => {
+                let tombstones = |chunk: &ChunkIndex| chunk.role == ChunkRole::Tombstones;
+                if !self.replaced.is_empty() || self.chunks.iter().any(tombstones) {
+                    return Err(malformed("a full piece says what it removes"));
+                }
+            }
+            PieceKind::Changes if self.checkpoint <= self.base => {
+                return Err(malformed(
+                    "it changes a checkpoint that isn't an earlier one",
+                ));
+            }
+            PieceKind::Changes => {}
+        }
+        let listed = |tables: &ReplacedTables| (tables.state as usize) < self.states.len();
+        if !self.replaced.iter().all(listed) {
+            return Err(malformed("it replaces a state that isn't listed"));
+        }
+        let ascends = |pair: &[ReplacedTables]| pair[0].is_before(&pair[1]);
+        if !self.replaced.windows(2).all(ascends) {
+            return Err(malformed("what it replaces is out of order"));
+        }
+        Ok(())
+    }
+
     /// Checks that the chunks tile the file and refer to what exists.
-    fn check(&self, footer_offset: u64) -> Result<(), FileError> {
+    fn check_chunks(&self, footer_offset: u64) -> Result<(), FileError> {
         let mut next = HEADER_BYTES;
         for chunk in &self.chunks {
             if chunk.state as usize >= self.states.len() {
@@ -215,6 +281,13 @@ impl Cursor<'_> {
             .map_err(|_| malformed("a text is not valid UTF-8"))
     }
 
+    fn u16(&mut self) -> Result<u16, FileError> {
+        let bytes = self.take(2)?;
+        Ok(u16::from_le_bytes(
+            bytes.try_into().expect("took two bytes"),
+        ))
+    }
+
     fn key_group(&mut self) -> Result<KeyGroup, FileError> {
         u16::try_from(self.u32()?)
             .map(KeyGroup)
@@ -243,10 +316,22 @@ impl Cursor<'_> {
         })
     }
 
+    fn replaced(&mut self, own: KeyGroupRange) -> Result<ReplacedTables, FileError> {
+        let state = self.u32()?;
+        let (start, end) = (self.u16()?, self.u16()?);
+        let key_groups = KeyGroupRange { start, end };
+        if start > end || own.intersection(key_groups) != Some(key_groups) {
+            return Err(malformed("a replaced key group range is impossible"));
+        }
+        Ok(ReplacedTables { state, key_groups })
+    }
+
     fn chunk(&mut self) -> Result<ChunkIndex, FileError> {
         Ok(ChunkIndex {
             state: self.u32()?,
-            key_group: self.key_group()?,
+            key_group: KeyGroup(self.u16()?),
+            role: ChunkRole::from_code(self.u16()?)
+                .ok_or_else(|| malformed("a chunk has an unknown role"))?,
             entries: self.u32()?,
             offset: self.u64()?,
             payload_bytes: self.u64()?,

@@ -1,9 +1,11 @@
 //! Byte format of a keyed state file, version 1.
 //!
-//! One file holds all keyed state of one subtask at one checkpoint. A file is written front to back
-//! while the stream goes on, so its index comes last; a reader starts at the end, and seeks to the
-//! chunks of the key groups it wants. All integers are little endian; *varint* is unsigned LEB128
-//! in its shortest form; a *text* is its length in bytes as `u32`, then UTF-8.
+//! One file is one *piece* of the keyed state of one subtask: a full piece holds all of it at one
+//! checkpoint, a piece of changes says what became of the state of an earlier one, its base. A full
+//! piece and what changes it, oldest first, are the state of a checkpoint. A file is written front
+//! to back while the stream goes on, so its index comes last; a reader starts at the end, and seeks
+//! to the chunks of the key groups it wants. All integers are little endian; *varint* is unsigned
+//! LEB128 in its shortest form; a *text* is its length in bytes as `u32`, then UTF-8.
 //!
 //! File: header, chunks, footer, trailer, without gaps.
 //!
@@ -16,11 +18,13 @@
 //! | Chunk | | |
 //! |---|---|---|
 //! | 0 | 4 | state: index into the footer's list of states |
-//! | 4 | 4 | key group |
+//! | 4 | 2 | key group |
+//! | 6 | 2 | role: 0 = entries, 1 = tombstones |
 //! | 8 | 4 | number of entries |
 //! | 12 | 8 | length of the payload in bytes |
 //! | 20 | 4 | CRC-32C of bytes 0 to 19 and the payload |
 //! | 24 | … | payload: per entry varint key length, key, varint value length, value |
+//! | | | per tombstone varint key length, key |
 //!
 //! A state and key group may have any number of chunks, in any order; an entry is in one of them.
 //! The key of an entry is a [canonical encoding](crate::StateKey): of the stream's key as a whole
@@ -30,14 +34,19 @@
 //!
 //! | Footer | |
 //! |---|---|
+//! | 8 | checkpoint it was made for; 0 if nothing may rest on it |
+//! | 8 | base: checkpoint whose state it changes; 0 in a full piece |
 //! | 4, 4, 4 | max parallelism; first and last key group |
 //! | text | id of the key hash |
 //! | text | schema of the key type |
 //! | 4 | number of states; then per state: |
 //! | text, 1, 4 | name, kind, value version |
 //! | text, text, text | schemas of namespace, map key (each empty if there is none), and value |
+//! | 4 | number of replaced ranges, ascending; 0 in a full piece; then per range: |
+//! | 4, 2, 2 | state, first and last key group |
 //! | 8 | number of chunks; then per chunk: |
-//! | 4, 4, 4, 8, 8 | state, key group, entries, offset of the chunk in the file, payload length |
+//! | 4, 2, 2, 4 | state, key group, role, entries |
+//! | 8, 8 | offset of the chunk in the file, payload length |
 //!
 //! | Trailer | | |
 //! |---|---|---|
@@ -46,14 +55,24 @@
 //! | 12 | 4 | CRC-32C of bytes 0 to 11 |
 //! | 16 | 8 | magic `TDGKDONE` |
 //!
-//! Invariants that a reader checks: chunks lie between header and footer in the order of the index,
-//! without gaps; no length exceeds the file; states and key groups are in range. So no altered or
-//! missing byte goes unnoticed: every byte is covered by a checksum or compared with a constant.
+//! How a piece of changes is applied, for each state and key group: if it is replaced, all that
+//! earlier pieces have of it is forgotten; else what is under the keys of its tombstones, and under
+//! those of its entries. Then its entries are added. A state that the piece doesn't list is
+//! forgotten as a whole. *Under a key* is whatever the stream's key has in a namespace, with all
+//! map keys: a map that has changed is in the tombstones and, if anything is left, as a whole in
+//! the entries. A tombstone holds the beginning of an entry's key, up to and without the map key.
+//!
+//! Invariants that a reader checks: a piece of changes follows the piece of its base, a full piece
+//! follows nothing; within a piece no key comes twice; chunks lie between header and footer in the
+//! order of the index, without gaps; no length exceeds the file; states and key groups are in
+//! range. So no altered or missing byte goes unnoticed: every byte is covered by a checksum or
+//! compared with a constant.
 //!
 //! Value versions belong to the user's types; the version in the header to this format.
 
 mod entry;
 mod footer;
+mod piece;
 mod read;
 mod write;
 
@@ -61,6 +80,7 @@ use std::io;
 
 pub(crate) use entry::{Entries, decode_value, encode_entry, encode_value};
 pub use footer::{ChunkIndex, FileIndex, StateMeta};
+pub use piece::{ChunkRole, PieceKind, ReplacedTables};
 pub use read::KeyedFileReader;
 pub(crate) use write::KeyedFileWriter;
 
@@ -82,6 +102,8 @@ pub struct KeyedFileSummary {
     pub crc32c: u32,
     /// Entries over all states.
     pub entries: u64,
+    /// Removed keys over all states.
+    pub tombstones: u64,
     /// Chunks.
     pub chunks: u64,
 }
@@ -136,6 +158,14 @@ pub enum FileError {
         part: String,
         /// What is wrong.
         problem: &'static str,
+    },
+    /// A piece of changes that doesn't follow its base, or a full piece that isn't the first.
+    #[error("{piece} can't follow {previous}")]
+    OutOfOrder {
+        /// What the file is.
+        piece: String,
+        /// What was read before it.
+        previous: String,
     },
     /// The keys are of another type.
     #[error("keys were saved as `{saved}`, but the job's key type is `{declared}`")]

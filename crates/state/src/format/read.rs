@@ -103,13 +103,7 @@ impl<'a, R: Read + Seek> KeyedFileReader<'a, R> {
         let expected = u32::from_le_bytes(crc.try_into().expect("four bytes follow the fields"));
         let actual = crc32c::crc32c_append(crc32c::crc32c(fields), payload);
         check_crc(part, expected, actual)?;
-        let indexed = chunk_header(
-            chunk.state,
-            chunk.key_group,
-            chunk.entries,
-            chunk.payload_bytes,
-        );
-        if fields != indexed {
+        if fields != chunk_header(chunk) {
             let problem = "it isn't the chunk that the footer lists";
             return Err(FileError::Malformed {
                 part: part(),

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use tidegate_types::KeyGroup;
 
 use super::{
-    ChunkIndex, FORMAT_VERSION, FileIndex, HEADER_BYTES, KeyedFileSummary, MAGIC, MAGIC_END,
+    ChunkIndex, ChunkRole, FORMAT_VERSION, FileIndex, HEADER_BYTES, KeyedFileSummary, MAGIC,
+    MAGIC_END, PieceKind,
 };
 
 /// Writes header and chunks as they come, then the index of what it wrote.
@@ -15,6 +16,7 @@ pub(crate) struct KeyedFileWriter<'a> {
     bytes: u64,
     crc32c: u32,
     entries: u64,
+    tombstones: u64,
 }
 
 impl<'a> KeyedFileWriter<'a> {
@@ -30,6 +32,7 @@ impl<'a> KeyedFileWriter<'a> {
             bytes: 0,
             crc32c: 0,
             entries: 0,
+            tombstones: 0,
         };
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -42,8 +45,7 @@ impl<'a> KeyedFileWriter<'a> {
     /// Writes one chunk. A chunk without entries is left out.
     pub(crate) fn chunk(
         &mut self,
-        state: u32,
-        key_group: KeyGroup,
+        (state, key_group, role): (u32, KeyGroup, ChunkRole),
         entries: u32,
         payload: &[u8],
     ) -> io::Result<()> {
@@ -55,6 +57,10 @@ impl<'a> KeyedFileWriter<'a> {
             self.index.key_groups.contains(key_group),
             "key group {key_group} is in range"
         );
+        assert!(
+            role == ChunkRole::Entries || self.index.kind() == PieceKind::Changes,
+            "a full piece has nothing to remove"
+        );
         if entries == 0 {
             return Ok(());
         }
@@ -63,12 +69,16 @@ impl<'a> KeyedFileWriter<'a> {
         self.index.chunks.push(ChunkIndex {
             state,
             key_group,
+            role,
             entries,
             offset,
             payload_bytes,
         });
-        self.entries += u64::from(entries);
-        let header = chunk_header(state, key_group, entries, payload_bytes);
+        match role {
+            ChunkRole::Entries => self.entries += u64::from(entries),
+            ChunkRole::Tombstones => self.tombstones += u64::from(entries),
+        }
+        let header = chunk_header(self.index.chunks.last().expect("it was just pushed"));
         let crc = crc32c::crc32c_append(crc32c::crc32c(&header), payload);
         self.put(&header)?;
         self.put(&crc.to_le_bytes())?;
@@ -88,6 +98,7 @@ impl<'a> KeyedFileWriter<'a> {
             bytes: self.bytes,
             crc32c: self.crc32c,
             entries: self.entries,
+            tombstones: self.tombstones,
             chunks: self.index.chunks.len() as u64,
         })
     }
@@ -101,16 +112,12 @@ impl<'a> KeyedFileWriter<'a> {
 }
 
 /// Bytes 0 to 19 of a chunk.
-pub(super) fn chunk_header(
-    state: u32,
-    key_group: KeyGroup,
-    entries: u32,
-    payload_bytes: u64,
-) -> [u8; 20] {
+pub(super) fn chunk_header(chunk: &ChunkIndex) -> [u8; 20] {
     let mut header = [0; 20];
-    header[0..4].copy_from_slice(&state.to_le_bytes());
-    header[4..8].copy_from_slice(&u32::from(key_group.0).to_le_bytes());
-    header[8..12].copy_from_slice(&entries.to_le_bytes());
-    header[12..20].copy_from_slice(&payload_bytes.to_le_bytes());
+    header[0..4].copy_from_slice(&chunk.state.to_le_bytes());
+    header[4..6].copy_from_slice(&chunk.key_group.0.to_le_bytes());
+    header[6..8].copy_from_slice(&(chunk.role as u16).to_le_bytes());
+    header[8..12].copy_from_slice(&chunk.entries.to_le_bytes());
+    header[12..20].copy_from_slice(&chunk.payload_bytes.to_le_bytes());
     header
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use tidegate_types::{HASH_ID, KeyGroupRange, MaxParallelism};
+use tidegate_types::{CheckpointId, HASH_ID, KeyGroupRange, MaxParallelism};
 
 use super::bound::{Bound, BoundState, Table};
 use super::content::Content;
@@ -18,7 +18,7 @@ use super::snapshot::SnapshotProgress;
 use super::table::ValueState;
 use crate::descriptor::{StateDescriptor, StateValue, ValueStateDescriptor};
 use crate::error::{AlreadyBound, RestoredStateMismatch, StateError};
-use crate::format::{ChunkIndex, FileError, FileIndex, KeyedFileReader, StateMeta};
+use crate::format::{ChunkIndex, FileError, FileIndex, KeyedFileReader, PieceKind, StateMeta};
 use crate::key::{StateKey, schema_of};
 
 /// Keyed state in memory: the states of one subtask, over its range of key groups.
@@ -193,11 +193,14 @@ impl<K: StateKey> HeapKeyedBackend<K> {
             }
         }
         let index = FileIndex {
+            checkpoint: CheckpointId::NONE,
+            base: CheckpointId::NONE,
             max_parallelism: self.max_parallelism,
             key_groups: self.key_groups,
             hash_id: HASH_ID.to_owned(),
             key_schema: schema_of::<K>(),
             states: self.states.iter().map(|slot| slot.meta().clone()).collect(),
+            replaced: Vec::new(),
             chunks: Vec::new(),
         };
         FrozenKeyedState {
@@ -289,6 +292,12 @@ impl<K: StateKey> HeapKeyedBackend<K> {
     }
 
     fn check_fits(&self, index: &FileIndex) -> Result<(), FileError> {
+        if index.kind() == PieceKind::Changes {
+            return Err(FileError::OutOfOrder {
+                piece: format!("the changes of `{}` to `{}`", index.checkpoint, index.base),
+                previous: "nothing".to_owned(),
+            });
+        }
         if index.hash_id != HASH_ID {
             return Err(FileError::Hash {
                 saved: index.hash_id.clone(),

@@ -8,7 +8,7 @@ use std::io;
 
 use tidegate_types::KeyGroup;
 
-use crate::format::{KeyedFileWriter, encode_entry};
+use crate::format::{ChunkRole, KeyedFileWriter, encode_entry};
 
 /// Payload of a chunk that is written without waiting for more.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -53,7 +53,7 @@ impl ChunkBuffers {
             // A place is listed twice if it was appended to again before being written.
             if let Some(chunk) = self.filling.remove(&place) {
                 self.waiting_bytes -= chunk.payload.len();
-                file.chunk(place.0, place.1, chunk.entries, &chunk.payload)?;
+                file.chunk(entries_of(place), chunk.entries, &chunk.payload)?;
             }
         }
         Ok(())
@@ -63,11 +63,15 @@ impl ChunkBuffers {
     pub(super) fn write_all(&mut self, file: &mut KeyedFileWriter<'_>) -> io::Result<()> {
         self.full.clear();
         self.waiting_bytes = 0;
-        for ((state, key_group), chunk) in std::mem::take(&mut self.filling) {
-            file.chunk(state, key_group, chunk.entries, &chunk.payload)?;
+        for (place, chunk) in std::mem::take(&mut self.filling) {
+            file.chunk(entries_of(place), chunk.entries, &chunk.payload)?;
         }
         Ok(())
     }
+}
+
+fn entries_of((state, key_group): (u32, KeyGroup)) -> (u32, KeyGroup, ChunkRole) {
+    (state, key_group, ChunkRole::Entries)
 }
 
 /// Access to one chunk that is being filled.
@@ -116,7 +120,7 @@ impl Drop for OpenChunk<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_types::{HASH_ID, KeyGroupRange, MaxParallelism};
+    use tidegate_types::{CheckpointId, HASH_ID, KeyGroupRange, MaxParallelism};
 
     use super::*;
     use crate::descriptor::StateKind;
@@ -132,6 +136,8 @@ mod tests {
             value_schema: "u64".to_owned(),
         };
         FileIndex {
+            checkpoint: CheckpointId::NONE,
+            base: CheckpointId::NONE,
             max_parallelism: MaxParallelism::new(MaxParallelism::LIMIT).unwrap(),
             key_groups: KeyGroupRange {
                 start: 0,
@@ -140,6 +146,7 @@ mod tests {
             hash_id: HASH_ID.to_owned(),
             key_schema: "u64".to_owned(),
             states: vec![state],
+            replaced: Vec::new(),
             chunks: Vec::new(),
         }
     }
