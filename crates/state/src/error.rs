@@ -137,6 +137,12 @@ pub enum LoadError {
         /// How many.
         bytes: usize,
     },
+    /// A list without elements, which is never written.
+    #[error("the list of entry `{entry}` is empty")]
+    EmptyList {
+        /// Position in its chunk.
+        entry: u32,
+    },
     /// A key is filed under a key group that its hash doesn't give.
     #[error("entry `{entry}` belongs to key group `{belongs}`")]
     KeyGroup {

@@ -10,6 +10,7 @@
 
 mod descriptor;
 mod error;
+mod function;
 mod heap;
 mod record;
 mod schema;
@@ -18,11 +19,16 @@ mod scope;
 pub mod format;
 pub mod key;
 
-pub use descriptor::{StateDescriptor, StateKind, StateValue, ValueStateDescriptor};
+pub use descriptor::{
+    AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,
+    StateDescriptor, StateKind, StateValue, ValueStateDescriptor,
+};
 pub use error::{AlreadyBound, LoadError, RestoredStateMismatch, StateError};
 pub use format::KeyedFileSummary;
+pub use function::{Aggregate, Fold, MergeAggregate, Reduce, ReduceFn};
 pub use heap::{
-    FrozenKeyedState, HeapKeyedBackend, SnapshotProgress, SnapshotTicket, StateTable, ValueState,
+    AggregatingState, FrozenKeyedState, HeapKeyedBackend, ListElements, ListState, MapEntries,
+    MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable, ValueState,
 };
 pub use key::{BorrowedKey, KeyError, StateKey};
 pub use record::Record;

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// A value that operators can exchange, also between processes.
 ///
 /// Derive it (`#[derive(Record)]`) next to serde's `Serialize` and `Deserialize`.
-pub trait Record: Clone + Send + Serialize + DeserializeOwned + 'static {
+pub trait Record: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Bytes this value owns on the heap, besides its own size: an estimate that ignores spare
     /// capacity and the allocator's overhead. 0 for types that own none.
     #[inline]

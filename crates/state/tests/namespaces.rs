@@ -38,7 +38,7 @@ fn restored<K: StateKey>(file: &[u8]) -> HeapKeyedBackend<K> {
     backend
 }
 
-// L11, M15: keys and namespaces isolate values, and an access honours a switch of either.
+// L11, M8, M9, M15: keys and namespaces isolate values, and an access honours a switch of either.
 #[test]
 fn keys_and_namespaces_are_apart() {
     let mut live = backend::<String>();

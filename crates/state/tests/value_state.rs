@@ -337,7 +337,7 @@ fn keys_of_another_subtask_are_refused() {
     }
 }
 
-// KS-14: the writer runs beside the worker, which goes on.
+// KS-14, M18: the writer runs beside the worker, which goes on.
 #[test]
 fn snapshot_is_written_while_writes_continue() {
     let mut live = backend::<u64>();

@@ -6,7 +6,8 @@ use tidegate_types::{CheckpointId, KeyGroup, KeyGroupRange, MaxParallelism};
 
 use super::piece::{ChunkRole, PieceKind, ReplacedTables};
 use super::{CHUNK_HEADER_BYTES, FileError, HEADER_BYTES};
-use crate::descriptor::StateKind;
+use crate::descriptor::{StateKind, StateValue};
+use crate::schema::value_schema;
 
 /// Name and type of one state. Displays its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,20 @@ pub struct StateMeta {
     pub map_key_schema: String,
     /// Shape of the value's type.
     pub value_schema: String,
+}
+
+impl StateMeta {
+    /// A state whose values are serialised as `V`, with neither namespaces nor map keys.
+    pub(crate) fn new<V: StateValue>(name: &str, kind: StateKind, version: u32) -> Self {
+        StateMeta {
+            name: name.to_owned(),
+            kind,
+            version,
+            namespace_schema: String::new(),
+            map_key_schema: String::new(),
+            value_schema: value_schema::<V>(),
+        }
+    }
 }
 
 impl fmt::Display for StateMeta {

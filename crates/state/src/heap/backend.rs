@@ -15,7 +15,7 @@ use super::link::{SnapshotTicket, snapshot_link};
 use super::restored::RestoredState;
 use super::shards::Shards;
 use super::snapshot::SnapshotProgress;
-use super::table::ValueState;
+use super::value::ValueState;
 use crate::descriptor::{StateDescriptor, StateValue, ValueStateDescriptor};
 use crate::error::{AlreadyBound, RestoredStateMismatch, StateError};
 use crate::format::{ChunkIndex, FileError, FileIndex, KeyedFileReader, PieceKind, StateMeta};

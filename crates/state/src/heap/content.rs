@@ -14,6 +14,12 @@ pub(super) trait Content: Clone + Send + 'static {
     /// What one entry of a file contributes. Kinds that have several per key see them in any order.
     type Part;
 
+    /// Appends what the keys of all entries for this content begin with: the key itself, but for
+    /// map keys.
+    fn encode_key<K: StateKey, N: StateKey>(key: &EntryKey<K, N>, out: &mut Vec<u8>) {
+        key.encode(out);
+    }
+
     /// Appends all entries for this content.
     fn encode<K: StateKey, N: StateKey>(
         &self,

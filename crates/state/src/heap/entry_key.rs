@@ -78,6 +78,12 @@ impl<K: StateKey, N: StateKey> EntryKey<K, N> {
         Ok(EntryKey { key, namespace })
     }
 
+    /// Reads what [`encode_element`](Self::encode_element) appends, and moves `input` behind it.
+    pub(super) fn decode_element(input: &mut &[u8]) -> Result<Self, KeyError> {
+        let (key, namespace) = <(K, N)>::decode_element(input)?;
+        Ok(EntryKey { key, namespace })
+    }
+
     /// What finds this entry.
     #[inline]
     pub(super) fn lookup(&self) -> Lookup<'_, K, N> {
@@ -94,8 +100,16 @@ pub(super) struct Lookup<'a, Q: ?Sized, N> {
     /// Hash of the key, which routing has computed already.
     pub(super) hash: u64,
     key: &'a Q,
-    namespace: &'a N,
+    pub(super) namespace: &'a N,
 }
+
+impl<Q: ?Sized, N> Clone for Lookup<'_, Q, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q: ?Sized, N> Copy for Lookup<'_, Q, N> {}
 
 impl<'a, Q: ?Sized> Lookup<'a, Q, ()> {
     /// What has no namespace.
@@ -129,6 +143,18 @@ impl<'a, Q: ?Sized, N> Lookup<'a, Q, N> {
         }
     }
 
+    /// The same key in another namespace.
+    pub(super) fn within<'b>(self, namespace: &'b N) -> Lookup<'b, Q, N>
+    where
+        'a: 'b,
+    {
+        Lookup {
+            hash: self.hash,
+            key: self.key,
+            namespace,
+        }
+    }
+
     #[inline]
     pub(super) fn table_hash(&self) -> u64
     where
@@ -147,7 +173,7 @@ impl<'a, Q: ?Sized, N> Lookup<'a, Q, N> {
     }
 
     #[inline]
-    pub(super) fn to_entry_key<K: StateKey>(&self) -> EntryKey<K, N>
+    pub(super) fn to_entry_key<K: StateKey>(self) -> EntryKey<K, N>
     where
         Q: BorrowedKey<K>,
         N: Clone,

@@ -10,21 +10,34 @@
 //! a snapshot consists of the entries at the instant of its freeze, each exactly once; states and
 //! key groups outside the backend's range hold nothing.
 
+mod access;
+mod aggregating;
 mod backend;
 mod bound;
 mod chunks;
 mod content;
+mod elements;
 mod entry_key;
 mod frozen;
 mod link;
+mod list;
+mod map;
 mod pack;
+mod reducing;
 mod restored;
 mod shards;
 mod snapshot;
-mod table;
+mod sorted;
+mod value;
 
+pub use aggregating::AggregatingState;
 pub use backend::HeapKeyedBackend;
+pub use elements::ListElements;
 pub use frozen::FrozenKeyedState;
 pub use link::SnapshotTicket;
+pub use list::ListState;
+pub use map::MapState;
+pub use reducing::ReducingState;
 pub use snapshot::SnapshotProgress;
-pub use table::{StateTable, ValueState};
+pub use sorted::MapEntries;
+pub use value::{StateTable, ValueState};

@@ -151,6 +151,31 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         Some(entry.remove().0.1)
     }
 
+    /// Moves what is in the namespaces `sources` of a key into the entry at `target`, where `merge`
+    /// combines it with what is there.
+    pub(super) fn merge<'a, Q: BorrowedKey<K> + ?Sized>(
+        &mut self,
+        target: Lookup<'_, Q, N>,
+        sources: impl IntoIterator<Item = &'a N>,
+        merge: impl Fn(&mut C, C),
+    ) {
+        for source in sources {
+            if source == target.namespace {
+                continue;
+            }
+            let Some(content) = self.remove(target.within(source)) else {
+                continue;
+            };
+            let mut content = Some(content);
+            let merged = self.entry_or_insert_with(target, || {
+                content.take().expect("a content is inserted once")
+            });
+            if let Some(content) = content {
+                merge(merged, content);
+            }
+        }
+    }
+
     /// Adds what a restored entry of key group `group` holds.
     pub(super) fn load(
         &mut self,

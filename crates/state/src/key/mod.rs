@@ -64,7 +64,7 @@ pub enum KeyError {
 /// Derive it for structs and enums (`#[derive(StateKey)]`); see the [module](self) for the
 /// encoding. Reordering, adding or removing fields or variants makes another key type, whose state
 /// files don't fit; a restore tells by [`schema`](Self::schema).
-pub trait StateKey: Clone + Eq + Send + 'static {
+pub trait StateKey: Clone + Eq + Send + Sync + 'static {
     /// Appends a description of the encoding, by which a restore recognises another key type:
     /// `u64`, `(string,u32)`, `struct{shop:u32,day:u16}`.
     fn schema(out: &mut String);

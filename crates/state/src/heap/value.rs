@@ -3,6 +3,7 @@
 use std::cell::{Ref, RefCell, RefMut};
 use std::rc::Rc;
 
+use super::access::{common_accessors, keys_of_group};
 use super::backend::HeapKeyedBackend;
 use super::bound::Table;
 use super::content::Single;
@@ -12,8 +13,7 @@ use crate::descriptor::{StateDescriptor, StateKind, StateValue, ValueStateDescri
 use crate::error::StateError;
 use crate::format::StateMeta;
 use crate::key::{BorrowedKey, StateKey};
-use crate::schema::value_schema;
-use crate::scope::Scope;
+use crate::scope::{At, Scope};
 
 /// One value per key (and namespace), in memory.
 ///
@@ -264,25 +264,7 @@ impl<K: StateKey, V: StateValue, N: StateKey> ValueState<K, V, N> {
         Ok(change(&mut value.0))
     }
 
-    /// Whether there is a value, other than the default.
-    ///
-    /// # Errors
-    /// If the backend fails to read.
-    #[inline]
-    pub fn contains(&self, scope: &impl Scope<K, N>) -> Result<bool, StateError> {
-        let table = self.table.borrow();
-        Ok(table.shards.get(Lookup::scope(scope)).is_some())
-    }
-
-    /// Removes the value. The default applies again, and no later snapshot has it.
-    ///
-    /// # Errors
-    /// If the backend fails to write.
-    #[inline]
-    pub fn clear(&self, scope: &impl Scope<K, N>) -> Result<(), StateError> {
-        self.table.borrow_mut().shards.remove(Lookup::scope(scope));
-        Ok(())
-    }
+    common_accessors!();
 }
 
 impl<K, V, N> ValueState<K, V, N> {
@@ -308,14 +290,7 @@ impl<V: StateValue> StateDescriptor for ValueStateDescriptor<V> {
     type Handle<K: StateKey, N: StateKey> = ValueState<K, V, N>;
 
     fn meta(&self) -> StateMeta {
-        StateMeta {
-            name: self.name.clone(),
-            kind: StateKind::Value,
-            version: self.version,
-            namespace_schema: String::new(),
-            map_key_schema: String::new(),
-            value_schema: value_schema::<V>(),
-        }
+        StateMeta::new::<V>(&self.name, StateKind::Value, self.version)
     }
 
     fn bind_heap<K: StateKey, N: StateKey>(

@@ -3,6 +3,8 @@
 //! A descriptor is bound to a backend once per subtask. The name identifies the state in
 //! checkpoints; kind, value schema and value version say whether old bytes still fit.
 
+mod kinds;
+
 use std::fmt;
 
 use serde::Serialize;
@@ -13,10 +15,15 @@ use crate::format::StateMeta;
 use crate::heap::HeapKeyedBackend;
 use crate::key::StateKey;
 
-/// A value that state can hold; implemented for every type that qualifies.
-pub trait StateValue: Clone + Send + Serialize + DeserializeOwned + 'static {}
+pub use kinds::{
+    AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,
+    ValueStateDescriptor,
+};
 
-impl<V: Clone + Send + Serialize + DeserializeOwned + 'static> StateValue for V {}
+/// A value that state can hold; implemented for every type that qualifies.
+pub trait StateValue: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {}
+
+impl<V: Clone + Send + Sync + Serialize + DeserializeOwned + 'static> StateValue for V {}
 
 /// How a state organises what it holds per key. The number is part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,48 +92,4 @@ pub trait StateDescriptor {
         &self,
         backend: &mut HeapKeyedBackend<K>,
     ) -> Result<Self::Handle<K, N>, StateError>;
-}
-
-/// Declares one value per key.
-///
-/// ```
-/// use tidegate_state::ValueStateDescriptor;
-///
-/// let count = ValueStateDescriptor::<u64>::new("count").with_default(0);
-/// assert_eq!(count.version, 1);
-/// ```
-#[derive(Clone, Debug)]
-pub struct ValueStateDescriptor<V> {
-    /// Name, unique within the operator; any Unicode text.
-    pub name: String,
-    /// What a key has that was never set or was removed. Cloned for each key that needs it, so no
-    /// two keys ever share it.
-    pub default: Option<V>,
-    /// Version of the value's type. Raise it when the meaning of the value changes though its
-    /// shape doesn't; a restore refuses bytes of another version.
-    pub version: u32,
-}
-
-impl<V: StateValue> ValueStateDescriptor<V> {
-    /// A state without default, version 1.
-    pub fn new(name: impl Into<String>) -> Self {
-        ValueStateDescriptor {
-            name: name.into(),
-            default: None,
-            version: 1,
-        }
-    }
-
-    /// Sets the version of the value's type.
-    pub fn with_version(self, version: u32) -> Self {
-        ValueStateDescriptor { version, ..self }
-    }
-
-    /// Sets what keys have that were never set or were removed.
-    pub fn with_default(self, default: V) -> Self {
-        ValueStateDescriptor {
-            default: Some(default),
-            ..self
-        }
-    }
 }
