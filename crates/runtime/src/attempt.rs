@@ -18,6 +18,7 @@ use timely::communication::{Config, WorkerGuards};
 use timely::worker::Worker;
 
 use crate::background::{Background, panic_message};
+use crate::clock::Clock;
 use crate::metrics::AttemptMetrics;
 use crate::plan::{BuiltWorker, JobPlan, build};
 use crate::report::{ReportSink, Reporter};
@@ -41,6 +42,8 @@ pub struct AttemptContext {
     pub mode: AlignmentMode,
     /// A record waits no longer than this for its batch to fill.
     pub buffer_timeout: Duration,
+    /// What operators go by.
+    pub clock: Clock,
     /// Whether items are serialised between the workers of this process, as they are between
     /// processes. For tests: slower, and shows whether records survive it.
     pub serialize: bool,

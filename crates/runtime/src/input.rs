@@ -40,7 +40,7 @@ struct Channel<T> {
     last: Option<LastData>,
 }
 
-/// Markers that no data may follow, nor another end.
+/// Markers that no data may follow, no watermark, nor another end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastData {
     /// The end of data.
@@ -173,8 +173,9 @@ impl<T> Inputs<T> {
         error.map_or(Ok(()), Err)
     }
 
-    /// The next item of a channel that isn't blocked. With `markers_only`, data is left queued;
-    /// the channel `busy` is left alone, since an item of it is half done.
+    /// The next item of a channel that isn't blocked. With `markers_only`, data and what belongs to
+    /// event time is left queued; the channel `busy` is left alone, since an item of it is half
+    /// done.
     pub(crate) fn next(
         &mut self,
         alignment: &Alignment,
@@ -192,7 +193,7 @@ impl<T> Inputs<T> {
             if alignment.is_blocked(index) || busy == Some(index) {
                 continue;
             }
-            if markers_only && matches!(head, Payload::Data { .. }) {
+            if markers_only && head.waits_for_room() {
                 continue;
             }
             self.next = (at + 1) % count;
@@ -269,14 +270,15 @@ impl<T> Channel<T> {
             });
         }
         match (&item.payload, self.last) {
-            (Payload::Data { .. } | Payload::EndOfData, Some(last)) => {
-                return Err(ChannelError::DataBehind { port, origin, last });
-            }
-            (Payload::EndOfData, None) => self.last = Some(LastData::End),
             (Payload::Barrier(barrier), _) if barrier.kind.stops() => {
                 self.last = Some(LastData::Stop(barrier.checkpoint));
             }
-            _ => {}
+            (Payload::Barrier(_) | Payload::Cancel(_), _) => {}
+            (_, Some(last)) => {
+                return Err(ChannelError::DataBehind { port, origin, last });
+            }
+            (Payload::EndOfData, None) => self.last = Some(LastData::End),
+            (_, None) => {}
         }
         self.sequence += 1;
         self.queue.push_back(item.payload);
@@ -286,7 +288,7 @@ impl<T> Channel<T> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_types::{CheckpointBarrier, SnapshotFormat, SnapshotKind, UnixMillis};
+    use tidegate_types::{CheckpointBarrier, EventTime, SnapshotFormat, SnapshotKind, UnixMillis};
 
     use super::*;
 
@@ -374,6 +376,16 @@ mod tests {
             complaint([Payload::EndOfData, Payload::EndOfData]),
             behind("the end of data")
         );
+        for event_time in [
+            Payload::Watermark(EventTime::MAX),
+            Payload::Idle,
+            Payload::Active,
+        ] {
+            assert_eq!(
+                complaint([stop(), event_time]),
+                behind("the stop at `chk-10`")
+            );
+        }
         assert_eq!(complaint([checkpoint(10), data()]), None);
     }
 

@@ -1,12 +1,12 @@
 //! What travels on the edges between operators: batches of records and, in-band with them, the
-//! markers of checkpoints and of the end.
+//! markers of checkpoints, of event time and of the end.
 //!
 //! Every [`Item`] names the subtask it is for, the subtask it comes from, and its place in that
 //! channel's sequence. Timely moves whole items, so its cost is per batch and never per record.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_types::{CheckpointBarrier, CheckpointId};
+use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime};
 use timely::Accountable;
 use timely::bytes::arc::Bytes;
 use timely::communication::Push;
@@ -36,9 +36,26 @@ pub(crate) enum Payload<T> {
     Barrier(CheckpointBarrier),
     /// This checkpoint won't complete: nobody should wait for its barrier.
     Cancel(CheckpointId),
-    /// No more data on this channel. Markers still follow: an ended sender goes on taking part in
-    /// checkpoints until the job is over.
+    /// How far event time has got in the data before. [`EventTime::MAX`] precedes the end of data.
+    Watermark(EventTime),
+    /// Nobody should wait for watermarks of this channel.
+    Idle,
+    /// The watermarks of this channel count again.
+    Active,
+    /// No more data on this channel. Markers of checkpoints still follow: an ended sender goes on
+    /// taking part in them until the job is over.
     EndOfData,
+}
+
+impl<T> Payload<T> {
+    /// Whether it is worked off only when the operator can take records: what operators do about
+    /// event time makes records.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        match self {
+            Payload::Data { .. } | Payload::Watermark(_) | Payload::Idle | Payload::Active => true,
+            Payload::Barrier(_) | Payload::Cancel(_) | Payload::EndOfData => false,
+        }
+    }
 }
 
 /// The container that timely sees: one item, counted as one record whatever it carries, since

@@ -29,12 +29,13 @@ pub mod alignment;
 pub mod credit;
 pub mod sink;
 pub mod source;
+pub mod watermark;
 
 pub use attempt::{Attempt, AttemptContext, StartError};
-pub use clock::{Ticks, wall_clock};
+pub use clock::{Clock, ManualClock, Ticks, wall_clock};
 pub use error::BoxError;
 pub use keyed::{Count, KeyedMap};
-pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext};
+pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext, WatermarkProgress};
 pub use metrics::{AttemptMetrics, HeldBack, HeldBackBy};
 pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
@@ -44,3 +45,4 @@ pub use plan::{CheckError, EdgeKind, JobPlan, RouteContext};
 pub use report::ReportSink;
 pub use snapshot::{StateFileRead, StateFileWrite, StateFiles};
 pub use stateless::FlatMap;
+pub use watermark::{WatermarkGenerator, WatermarkStrategy};

@@ -8,11 +8,11 @@ use std::vec;
 
 use tidegate_state::{FrozenKeyedState, SnapshotProgress};
 use tidegate_types::{
-    AttemptNumber, CheckpointBarrier, CheckpointId, KeyGroupRange, ListState, MaxParallelism,
-    SubtaskId, SubtaskRestore,
+    AttemptNumber, CheckpointBarrier, CheckpointId, EventTime, KeyGroupRange, ListState,
+    MaxParallelism, SubtaskId, SubtaskRestore,
 };
 
-use crate::clock::Ticks;
+use crate::clock::{Clock, Ticks};
 use crate::error::BoxError;
 use crate::output::Collector;
 use crate::snapshot::StateFiles;
@@ -37,6 +37,15 @@ pub enum Activity {
     At(Ticks),
     /// Nothing ever again.
     Ended,
+}
+
+/// Whether everything has been done that a watermark is the sign for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatermarkProgress {
+    /// Yes: the watermark may go downstream.
+    Done,
+    /// Not yet: call again as soon as the collector has room.
+    More,
 }
 
 /// Makes part of a snapshot durable, on a thread where it may block.
@@ -81,6 +90,32 @@ pub trait Logic<In, Out>: 'static {
         } else {
             Activity::Idle
         })
+    }
+
+    /// All input has got as far as `watermark` in event time: only records with later times are to
+    /// be expected. It is greater than all before in this attempt; the last is
+    /// [`EventTime::MAX`], before [`finish`](Self::finish), unless the job is stopped earlier.
+    ///
+    /// Does some of what is due, such as firing timers: until there is no more, the collector is
+    /// full, or some hundred microseconds have gone by. Called again until it is
+    /// [`Done`](WatermarkProgress::Done); until then nothing else is taken from any channel, no
+    /// barrier either. Then the watermark goes downstream, behind all that was emitted.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn on_watermark(
+        &mut self,
+        _watermark: EventTime,
+        _out: &mut Collector<Out>,
+    ) -> Result<WatermarkProgress, BoxError> {
+        Ok(WatermarkProgress::Done)
+    }
+
+    /// Whether it says by itself how far event time has got, with
+    /// [`Collector::emit_watermark`]. What it receives then doesn't go downstream, but for
+    /// [`EventTime::MAX`]. The answer must never change.
+    fn generates_watermarks(&self) -> bool {
+        false
     }
 
     /// Emits what is left when all input has ended. Called once per job, not per attempt; again,
@@ -141,6 +176,9 @@ pub struct SubtaskContext {
     pub restore: SubtaskRestore,
     /// Where state files are read.
     pub files: Arc<dyn StateFiles>,
+    /// What [`Flow::PauseUntil`] and [`Activity::At`] refer to, and everything else that goes by
+    /// the clock.
+    pub clock: Clock,
     /// Writes snapshots.
     pub(crate) background: crate::background::Background,
     /// Commits transactions, beside the writing of snapshots.

@@ -45,14 +45,16 @@ pub use tidegate_coordinator::{
     RestoredSummary, Retention, Statistics, TriggerRefusal,
 };
 pub use tidegate_derive::{Record, StateKey};
-pub use tidegate_runtime::{BoxError, Collector, Flow, Seal, Ticks, sink, source};
+pub use tidegate_runtime::{
+    BoxError, Collector, Flow, Seal, Ticks, WatermarkGenerator, WatermarkStrategy, sink, source,
+};
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,
     RunError, WaitingFor, WaitingSubtask, WaitsBecause,
 };
 pub use tidegate_types::{
-    AlignmentMode, AttemptNumber, CheckpointId, MaxParallelism, OperatorUid, RestoreMode,
-    SnapshotFormat, SnapshotLocation,
+    AlignmentMode, AttemptNumber, CheckpointId, EventTime, MaxParallelism, OperatorUid,
+    RestoreMode, SnapshotFormat, SnapshotLocation,
 };
 
 /// What the derive macros refer to. Not for use by hand.
@@ -80,5 +82,5 @@ pub mod prelude {
     pub use tidegate_runtime::Collector;
     pub use tidegate_state::{Record as _, StateKey as _};
 
-    pub use crate::{Args, Environment, KeyedStream, Stream};
+    pub use crate::{Args, Environment, EventTime, KeyedStream, Stream, WatermarkStrategy};
 }

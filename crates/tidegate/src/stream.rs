@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use tidegate_runtime::sink::{Sink, TwoPhaseSink};
+use tidegate_runtime::watermark::{AssignWatermarks, WatermarkGenerator, WatermarkStrategy};
 use tidegate_runtime::{
     BoxError, Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Count, EdgeKind, FlatMap,
     JobPlan, KeySelector, KeyedMap, Logic, Rebalance, Route, RouteContext, SubtaskContext,
@@ -213,6 +214,37 @@ impl<T: Record> Stream<T> {
             if keep(&record) {
                 out.emit(record);
             }
+        })
+    }
+
+    /// Says how far event time has got in this stream, so that what follows can go by the times
+    /// that records carry. Records pass unchanged.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tidegate::prelude::*;
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize, Record)]
+    /// # struct Click { time: i64 }
+    /// # fn clicks(clicks: Stream<Click>) -> Stream<Click> {
+    /// clicks.watermarks(
+    ///     "click-times",
+    ///     WatermarkStrategy::bounded_out_of_orderness(Duration::from_secs(5), |click: &Click| {
+    ///         EventTime(click.time)
+    ///     })
+    ///     .idle_after(Duration::from_secs(60)),
+    /// )
+    /// # }
+    /// ```
+    pub fn watermarks<G: WatermarkGenerator<T>>(
+        self,
+        name: &str,
+        strategy: WatermarkStrategy<T, G>,
+    ) -> Stream<T> {
+        self.operator(name, move |context| {
+            Ok(AssignWatermarks::new(
+                strategy.clone(),
+                context.clock.clone(),
+            ))
         })
     }
 

@@ -29,4 +29,4 @@ pub use ids::{
 pub use key_group::{HASH_ID, KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism, hash_bytes};
 pub use location::SnapshotLocation;
 pub use restore::{RestoreMode, RestorePlan, SubtaskRestore};
-pub use time::{Millis, UnixMillis};
+pub use time::{EventTime, Millis, UnixMillis};

@@ -8,6 +8,7 @@
 //!
 //! Invariant: what was emitted before a marker is sent before it, on every channel.
 
+mod event_time;
 mod route;
 mod targets;
 mod testing;
@@ -19,9 +20,11 @@ pub use targets::Targets;
 pub(crate) use targets::{CreditMessage, Link, Weighing};
 
 use tidegate_state::Record;
-use tidegate_types::{CheckpointBarrier, CheckpointId};
+use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime};
 
 use crate::item::Payload;
+
+use event_time::Said;
 
 /// A staged run is routed when it has this many records, or as many bytes as the smallest batch
 /// that some receiver wants: what is staged has not yet been counted against anybody's window.
@@ -46,6 +49,7 @@ pub struct Collector<T> {
     staged_bytes_max: usize,
     full: bool,
     emitted: u64,
+    said: Said,
     /// Where records go that are only to be looked at; see [`Collector::collecting`].
     kept: Option<testing::Kept<T>>,
 }
@@ -59,6 +63,7 @@ impl<T: Record> Collector<T> {
             staged_bytes_max: STAGED_BYTES_MAX,
             full: false,
             emitted: 0,
+            said: Said::default(),
             kept: None,
         };
         collector.update_limits();
@@ -162,8 +167,9 @@ impl<T: Record> Collector<T> {
         self.send_marker(|| Payload::Cancel(checkpoint));
     }
 
-    /// Tells every receiver that no data follows.
+    /// Tells every receiver that no data follows, and that event time has come to its end.
     pub(crate) fn send_end_of_data(&mut self) {
+        self.emit_watermark(EventTime::MAX);
         self.send_marker(|| Payload::EndOfData);
     }
 

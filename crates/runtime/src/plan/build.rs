@@ -45,6 +45,7 @@ impl<'scope> BuildContext<'scope> {
             restored: self.attempt.restored,
             restore: self.attempt.restore.subtask(subtask).clone(),
             files: Arc::clone(&self.attempt.files),
+            clock: self.attempt.clock.clone(),
             background: self.background.clone(),
             commits: self.commits.clone(),
             reports: self.reports.clone(),

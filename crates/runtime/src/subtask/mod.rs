@@ -6,11 +6,13 @@
 //! polls: a subtask with nothing to do sleeps until data, credit, a timer or a notice wakes it.
 //!
 //! Invariants: a snapshot of *n* contains exactly what came before barrier *n* on every channel
-//! (exactly-once mode); barrier *n* leaves before anything that came after it; after a failure the
+//! (exactly-once mode); barrier *n* leaves before anything that came after it; a watermark is
+//! worked off before anything else is taken from any channel; after a failure the
 //! subtask does nothing but drain its inputs; behind the barrier of a stop it emits no data,
 //! whatever it has at hand, and still takes part in all else: notices, later barriers, snapshots.
 
 mod barriers;
+mod event_time;
 mod first_barriers;
 #[cfg(test)]
 mod interleavings;
@@ -38,7 +40,9 @@ use crate::item::Payload;
 use crate::logic::{Activity, Flow, Logic, SubtaskContext};
 use crate::metrics::SubtaskMetrics;
 use crate::output::Collector;
+use crate::watermark::WatermarkStatus;
 
+use event_time::EventTimeProgress;
 use first_barriers::FirstBarriers;
 pub(crate) use taken::{SnapshotWrite, TakenSnapshots};
 
@@ -92,6 +96,7 @@ pub(crate) struct Subtask<In, Out, L> {
     phase: Phase<L>,
     inputs: Inputs<In>,
     current: Option<Current<In>>,
+    event_time: EventTimeProgress,
     /// Credit that goes back once the output has room: what was made of an item counts as in
     /// flight here until then, or an operator that makes much of little would run far ahead.
     owed: Vec<(ChannelIndex, u64)>,
@@ -155,12 +160,14 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             ..
         } = assembly;
         let alignment = Alignment::new(mode, inputs.channel_count());
+        let event_time = EventTimeProgress::new(inputs.channel_count());
         Subtask {
             finished: context.restore.finished,
             context,
             phase: Phase::Created(make),
             inputs,
             current: None,
+            event_time,
             owed: Vec::new(),
             out,
             alignment,
@@ -262,12 +269,15 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         }
     }
 
-    /// One piece of work: an item, or a poll of the logic.
+    /// One piece of work: an item, a part of a watermark, or a poll of the logic.
     fn step(&mut self) -> Result<Rest, BoxError> {
         let paused = self.paused();
         if self.current.is_some() && !self.out.is_full() && !paused {
             self.process_current()?;
             return Ok(Rest::Work);
+        }
+        if self.event_time.is_working_off() {
+            return self.work_off_watermark();
         }
         let markers_only = self.current.is_some() || self.out.is_full() || paused;
         if let Some((channel, payload)) = self.next_item(markers_only) {
@@ -287,12 +297,16 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         match self.logic().advance_snapshots() {
             SnapshotProgress::Done => Rest::Nothing,
             SnapshotProgress::More => Rest::Work,
-            SnapshotProgress::WritersBehind => Rest::Until(Ticks::now().after(WRITERS_WAIT)),
+            SnapshotProgress::WritersBehind => Rest::Until(self.clock_now().after(WRITERS_WAIT)),
         }
     }
 
     fn paused(&mut self) -> bool {
-        self.paused_until = self.paused_until.filter(|until| Ticks::now() < *until);
+        if let Some(until) = self.paused_until
+            && until <= self.clock_now()
+        {
+            self.paused_until = None;
+        }
         self.paused_until.is_some()
     }
 
@@ -310,16 +324,20 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                     records: records.into_iter(),
                     bytes,
                 });
-                Ok(())
             }
-            Payload::Barrier(barrier) => self.on_barrier(channel, barrier),
-            Payload::Cancel(checkpoint) => self.on_cancel(channel, checkpoint),
-            Payload::EndOfData => self.on_end_of_data(),
+            Payload::Barrier(barrier) => self.on_barrier(channel, barrier)?,
+            Payload::Cancel(checkpoint) => self.on_cancel(channel, checkpoint)?,
+            Payload::Watermark(watermark) => self.on_watermark(channel, watermark),
+            Payload::Idle => self.on_status(channel, WatermarkStatus::Idle),
+            Payload::Active => self.on_status(channel, WatermarkStatus::Active),
+            Payload::EndOfData => self.on_end_of_data()?,
         }
+        Ok(())
     }
 
-    /// The end of all input is worked off before the next marker, so that the snapshot of the final
-    /// barrier, which may be right behind, includes what `finish()` emits.
+    /// Event time has come to its end before this. The end of all input is worked off before the
+    /// next marker, so that the snapshot of the final barrier, which may be right behind, includes
+    /// what `finish()` emits.
     fn on_end_of_data(&mut self) -> Result<(), BoxError> {
         if self.inputs.all_ended() {
             self.poll_logic()?;
@@ -425,13 +443,18 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         match rest {
             Rest::Work => self.activator.activate(),
             Rest::Nothing => {}
-            Rest::Until(at) => self.set_timer(now, at),
+            Rest::Until(at) => self.set_timer(now, at.since(self.clock_now())),
         }
     }
 
-    fn set_timer(&mut self, now: Ticks, at: Ticks) {
+    /// What the operator's pauses and timers go by. Everything else goes by real time.
+    fn clock_now(&self) -> Ticks {
+        self.context.clock.ticks()
+    }
+
+    fn set_timer(&mut self, now: Ticks, wait: Duration) {
         // Every activate_after stays in timely's heap until it fires: set none that is no sooner.
-        let at = at.min(now.after(TIMER_MAX));
+        let at = now.after(wait.min(TIMER_MAX));
         if self.timer.is_none_or(|timer| at < timer) {
             self.timer = Some(at);
             self.activator.activate_after(at.since(now));

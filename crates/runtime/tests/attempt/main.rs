@@ -7,6 +7,7 @@ mod support;
 mod checkpoints;
 mod commits;
 mod ends;
+mod event_time;
 mod failures;
 mod held_back;
 mod jobs;

@@ -15,8 +15,8 @@ use tidegate_runtime::source::{
     NextSplit, ReadStatus, Source, SourceContext, SplitEnumerator, SplitReader,
 };
 use tidegate_runtime::{
-    Attempt, AttemptContext, AttemptMetrics, BoxError, Collector, Flow, JobPlan, StateFileRead,
-    StateFileWrite, StateFiles, Ticks,
+    Attempt, AttemptContext, AttemptMetrics, BoxError, Clock, Collector, Flow, JobPlan,
+    StateFileRead, StateFileWrite, StateFiles, Ticks,
 };
 use tidegate_state::Record;
 use tidegate_types::graph::{OperatorRole, OperatorSpec};
@@ -437,6 +437,7 @@ impl Driven {
             metrics: metrics.clone(),
             mode: options.mode,
             buffer_timeout: Duration::from_millis(5),
+            clock: Clock::System,
             serialize: options.serialize,
         };
         let attempt = Some(Attempt::start(Arc::clone(&plan), context).unwrap());

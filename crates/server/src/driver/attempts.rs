@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::JobEvent;
-use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, JobPlan};
+use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, Clock, JobPlan};
 use tidegate_types::graph::OperatorRole;
 use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
 
@@ -80,6 +80,7 @@ impl Driver {
             metrics: metrics.clone(),
             mode: self.options.mode,
             buffer_timeout: self.options.buffer_timeout,
+            clock: Clock::System,
             serialize: self.options.serialize,
         };
         match Attempt::start(Arc::clone(&self.plan), context) {

@@ -11,6 +11,7 @@ use tidegate_types::{
 };
 
 use super::*;
+use crate::clock::Clock;
 use crate::report::Reporter;
 use crate::sink::SinkContext;
 use crate::snapshot::{StateFileRead, StateFileWrite, StateFiles};
@@ -149,6 +150,7 @@ impl Driven {
                 finished: false,
             },
             files: Arc::new(NoFiles),
+            clock: Clock::System,
             background: commits.clone(),
             commits: commits.clone(),
             reports: Reporter::new(AttemptNumber(1), Arc::new(keep)),

@@ -8,19 +8,22 @@ use std::vec;
 
 use serde::{Deserialize, Serialize};
 use tidegate_types::graph::{OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::{CheckpointId, FileHandle, MaxParallelism, OperatorUid, SnapshotLocation};
+use tidegate_types::{
+    CheckpointId, EventTime, FileHandle, MaxParallelism, OperatorUid, SnapshotLocation,
+};
 
 use crate::clock::Ticks;
 use crate::error::BoxError;
-use crate::logic::{Flow, Logic};
+use crate::logic::{Flow, Logic, WatermarkProgress};
 use crate::output::{Collector, Rebalance};
 use crate::plan::{EdgeKind, JobPlan};
 use crate::snapshot::{StateFileRead, StateFileWrite, StateFiles};
 use crate::source::{NextSplit, ReadStatus, Source, SourceContext, SplitEnumerator, SplitReader};
-use crate::stateless::FlatMap;
 
 /// What `finish()` emits.
 pub(super) const FINISHED: u64 = u64::MAX;
+/// What the sink keeps when event time comes to its end.
+pub(super) const END_OF_TIME: u64 = u64::MAX - 1;
 
 /// How often a subtask may still do something by itself.
 #[derive(Clone, Default)]
@@ -181,6 +184,30 @@ impl Logic<u64, u64> for Middle {
     }
 }
 
+/// Keeps what arrives.
+struct Keeper(Shared<u64>);
+
+impl Logic<u64, ()> for Keeper {
+    fn process(
+        &mut self,
+        input: &mut vec::IntoIter<u64>,
+        _out: &mut Collector<()>,
+    ) -> Result<Flow, BoxError> {
+        self.0.lock().unwrap().extend(input);
+        Ok(Flow::Continue)
+    }
+
+    fn on_watermark(
+        &mut self,
+        watermark: EventTime,
+        _out: &mut Collector<()>,
+    ) -> Result<WatermarkProgress, BoxError> {
+        assert_eq!(watermark, EventTime::MAX, "nobody makes others");
+        self.0.lock().unwrap().push(END_OF_TIME);
+        Ok(WatermarkProgress::Done)
+    }
+}
+
 /// Nothing in this job has keyed state.
 pub(super) struct NoFiles;
 
@@ -226,12 +253,7 @@ pub(super) fn job(sources: &[Numbers; 2], arrived: &Shared<u64>) -> JobPlan {
         plan.operator::<u64, u64, _>(operator("middle", OperatorRole::Transform), |_| Ok(Middle));
     let arrived = Arc::clone(arrived);
     let sink = plan.operator::<u64, (), _>(operator("sink", OperatorRole::Sink), move |_| {
-        let arrived = Arc::clone(&arrived);
-        let take = move |number, _: &mut Collector<()>| {
-            arrived.lock().unwrap().push(number);
-            Ok(())
-        };
-        Ok(FlatMap::new(take))
+        Ok(Keeper(Arc::clone(&arrived)))
     });
     for edge in [(readers[0], middle), (readers[1], middle), (middle, sink)] {
         plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
