@@ -45,7 +45,7 @@ fn schema(root: &Path, shapes: &[Shape<'_>], is_enum: bool) -> TokenStream {
     let bodies = shapes.iter().enumerate().map(|(at, shape)| {
         let comma = (at > 0).then(|| quote!(out.push(',');));
         let variant = shape.variant.map(|name| {
-            let name = name.unraw().to_string();
+            let name = schema_name(&name.unraw().to_string());
             quote!(out.push_str(#name);)
         });
         let fields = fields_schema(root, shape.fields);
@@ -53,7 +53,16 @@ fn schema(root: &Path, shapes: &[Shape<'_>], is_enum: bool) -> TokenStream {
     });
     match is_enum {
         true => quote!(out.push_str("enum{"); #(#bodies)* out.push('}');),
-        false => quote!(out.push_str("struct"); #(#bodies)*),
+        false if matches!(shapes[0].fields, Fields::Unit) => quote!(out.push_str("()");),
+        false => quote!(#(#bodies)*),
+    }
+}
+
+/// A name as schemas spell it: in quotes, if it has other letters than ASCII's.
+fn schema_name(name: &str) -> String {
+    match name.is_ascii() {
+        true => name.to_owned(),
+        false => format!("\"{name}\""),
     }
 }
 
@@ -66,7 +75,7 @@ fn fields_schema(root: &Path, fields: &Fields) -> TokenStream {
     let parts = fields.iter().enumerate().map(|(at, field)| {
         let comma = (at > 0).then(|| quote!(out.push(',');));
         let name = field.ident.as_ref().map(|name| {
-            let name = format!("{}:", name.unraw());
+            let name = format!("{}:", schema_name(&name.unraw().to_string()));
             quote!(out.push_str(#name);)
         });
         let kind = &field.ty;

@@ -82,12 +82,12 @@ fn keys_round_trip() {
 
 #[test]
 fn schemas_name_fields_and_variants() {
-    assert_eq!(schema::<Unit>(), "struct");
-    assert_eq!(schema::<Word>(), "struct(string)");
-    assert_eq!(schema::<Tagged<i64>>(), "struct{tag:u16,type:i64}");
+    assert_eq!(schema::<Unit>(), "()");
+    assert_eq!(schema::<Word>(), "(string)");
+    assert_eq!(schema::<Tagged<i64>>(), "{tag:u16,type:i64}");
     assert_eq!(
         schema::<Event>(),
-        "enum{Start,Named(string,u8),Moved{to:struct(string),input:bool,out:u8}}"
+        "enum{Start,Named(string,u8),Moved{to:(string),input:bool,out:u8}}"
     );
 }
 

@@ -13,11 +13,11 @@ mod error;
 mod function;
 mod heap;
 mod record;
-mod schema;
 mod scope;
 
 pub mod format;
 pub mod key;
+pub mod schema;
 
 pub use descriptor::{
     AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,

@@ -119,7 +119,7 @@ fn schemas() {
     assert_eq!(schema::<([u8; 3], Vec<u8>)>(), "([u8;3],bytes)");
     assert_eq!(
         schema::<Place>(),
-        "enum{Nowhere,Shelf(struct{shop:u32,label:string}),Grid{row:i16,column:i16}}"
+        "enum{Nowhere,Shelf({shop:u32,label:string}),Grid{row:i16,column:i16}}"
     );
 }
 

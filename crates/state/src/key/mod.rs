@@ -65,8 +65,9 @@ pub enum KeyError {
 /// encoding. Reordering, adding or removing fields or variants makes another key type, whose state
 /// files don't fit; a restore tells by [`schema`](Self::schema).
 pub trait StateKey: Clone + Eq + Send + Sync + 'static {
-    /// Appends a description of the encoding, by which a restore recognises another key type:
-    /// `u64`, `(string,u32)`, `struct{shop:u32,day:u16}`.
+    /// Appends the [schema](crate::schema) of the encoding, by which a restore recognises another
+    /// key type, and a tool without the type reads the keys: `u64`, `(string,u32)`,
+    /// `{shop:u32,day:u16}`. It has to be a single shape, without definitions.
     fn schema(out: &mut String);
 
     /// Appends the encoding that is used inside other types. It delimits itself.
