@@ -16,6 +16,7 @@ mod record;
 mod scope;
 
 pub mod format;
+pub mod inspect;
 pub mod key;
 pub mod schema;
 

@@ -42,6 +42,7 @@ mod trace;
 
 use serde::de::DeserializeOwned;
 
+pub(crate) use decode::first_key_extent;
 pub use decode::{DecodeError, decode_key, decode_key_elements, decode_value};
 pub use dynamic::Dynamic;
 pub use parse::SchemaError;

@@ -119,6 +119,18 @@ pub fn decode_key_elements(schemas: &[&Schema], bytes: &[u8]) -> Result<Vec<Dyna
     decoder.end().map(|()| keys)
 }
 
+/// How many bytes at the front of `bytes` are the first of several keys, and how many of these are
+/// only there to delimit it. `None` if the schema doesn't say.
+pub(crate) fn first_key_extent(schema: &Schema, bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut decoder = Decoder::new(Encoding::Key, bytes);
+    decoder.shape(schema, &schema.root).ok()?;
+    let delimiter = match schema.root {
+        Shape::Plain(Plain::String | Plain::Bytes) => size_of::<u32>(),
+        _ => 0,
+    };
+    (!decoder.lost).then_some((decoder.at, delimiter))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     /// Lengths, variants and wide numbers are varints.
