@@ -22,14 +22,15 @@ pub mod schema;
 
 pub use descriptor::{
     AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,
-    StateDescriptor, StateKind, StateValue, ValueStateDescriptor,
+    StateDescriptor, StateKind, StateValue, TimersDescriptor, ValueStateDescriptor,
 };
 pub use error::{AlreadyBound, LoadError, RestoredStateMismatch, StateError};
 pub use format::KeyedFileSummary;
 pub use function::{Aggregate, Fold, MergeAggregate, Reduce, ReduceFn};
 pub use heap::{
     AggregatingState, FrozenKeyedState, HeapKeyedBackend, ListElements, ListState, MapEntries,
-    MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable, ValueState,
+    MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable, TimerService, Timers,
+    ValueState,
 };
 pub use key::{BorrowedKey, KeyError, StateKey};
 pub use record::Record;

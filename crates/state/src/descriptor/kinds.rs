@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::StateValue;
+use super::{StateKind, StateValue};
 use crate::function::{Aggregate, Fold, Reduce, ReduceFn};
 use crate::key::StateKey;
 
@@ -202,5 +202,32 @@ impl<MK: StateKey + Ord, MV: StateValue> MapStateDescriptor<MK, MV> {
     /// Sets the version of the values' type.
     pub fn with_version(self, version: u32) -> Self {
         MapStateDescriptor { version, ..self }
+    }
+}
+
+/// Declares timers of one kind. They are bound and saved like any other state.
+#[derive(Clone, Debug)]
+pub struct TimersDescriptor {
+    /// Name, unique within the operator; any Unicode text.
+    pub name: String,
+    /// [`StateKind::EventTimers`] or [`StateKind::ProcessingTimers`].
+    pub(crate) kind: StateKind,
+}
+
+impl TimersDescriptor {
+    /// Timers in event time.
+    pub fn event_time(name: impl Into<String>) -> Self {
+        TimersDescriptor {
+            name: name.into(),
+            kind: StateKind::EventTimers,
+        }
+    }
+
+    /// Timers in processing time.
+    pub fn processing_time(name: impl Into<String>) -> Self {
+        TimersDescriptor {
+            name: name.into(),
+            kind: StateKind::ProcessingTimers,
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::key::StateKey;
 
 pub use kinds::{
     AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,
-    ValueStateDescriptor,
+    TimersDescriptor, ValueStateDescriptor,
 };
 
 /// A value that state can hold; implemented for every type that qualifies.

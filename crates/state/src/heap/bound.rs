@@ -21,6 +21,8 @@ pub(super) trait Table<K, C, N>: 'static {
     fn shards(&self) -> &Shards<K, C, N>;
     /// The entries, to be changed.
     fn shards_mut(&mut self) -> &mut Shards<K, C, N>;
+    /// A restore has changed the entries.
+    fn restored(&mut self) {}
 }
 
 /// What the backend does with each of its bound states. Never called per record.
@@ -86,6 +88,7 @@ where
 
     fn load(&self, group: KeyGroup, entries: u32, payload: &[u8]) -> Result<(), LoadError> {
         let mut table = self.table.borrow_mut();
+        table.restored();
         let shards = table.shards_mut();
         // A corrupt count must not reserve more than the payload can hold: 2 bytes per entry.
         shards.reserve(group, (entries as usize).min(payload.len() / 2));

@@ -28,6 +28,7 @@ mod restored;
 mod shards;
 mod snapshot;
 mod sorted;
+mod timers;
 mod value;
 
 pub use aggregating::AggregatingState;
@@ -40,4 +41,5 @@ pub use map::MapState;
 pub use reducing::ReducingState;
 pub use snapshot::SnapshotProgress;
 pub use sorted::MapEntries;
+pub use timers::{TimerService, Timers};
 pub use value::{StateTable, ValueState};
