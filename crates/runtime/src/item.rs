@@ -47,6 +47,30 @@ pub(crate) enum Payload<T> {
     EndOfData,
 }
 
+impl<T> Item<T> {
+    /// The same item with its records, if it has any, as others.
+    pub(crate) fn convert<U>(self, convert: impl FnOnce(Vec<T>) -> Vec<U>) -> Item<U> {
+        let payload = match self.payload {
+            Payload::Data { records, bytes } => Payload::Data {
+                records: convert(records),
+                bytes,
+            },
+            Payload::Barrier(barrier) => Payload::Barrier(barrier),
+            Payload::Cancel(checkpoint) => Payload::Cancel(checkpoint),
+            Payload::Watermark(watermark) => Payload::Watermark(watermark),
+            Payload::Idle => Payload::Idle,
+            Payload::Active => Payload::Active,
+            Payload::EndOfData => Payload::EndOfData,
+        };
+        Item {
+            target: self.target,
+            origin: self.origin,
+            sequence: self.sequence,
+            payload,
+        }
+    }
+}
+
 impl<T> Payload<T> {
     /// Whether it is worked off only when the operator can take records: what operators do about
     /// event time makes records.

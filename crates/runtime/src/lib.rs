@@ -12,6 +12,7 @@
 mod attempt;
 mod background;
 mod clock;
+mod either;
 mod error;
 mod input;
 mod item;
@@ -33,6 +34,7 @@ pub mod watermark;
 
 pub use attempt::{Attempt, AttemptContext, StartError};
 pub use clock::{Clock, ManualClock, Ticks, wall_clock};
+pub use either::Either;
 pub use error::BoxError;
 pub use keyed::{Count, KeyedMap};
 pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext, WatermarkProgress};

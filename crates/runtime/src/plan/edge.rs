@@ -14,7 +14,7 @@ use super::RouteContext;
 use super::build::BuildContext;
 use crate::credit::CreditSettings;
 use crate::input::{InputPort, Puller};
-use crate::item::{Packet, ToTarget};
+use crate::item::{Item, Packet, ToTarget};
 use crate::output::{CreditMessage, EdgeOutput, Forward, Link, Route, Targets, Weighing};
 use crate::source::assignment_window;
 
@@ -41,6 +41,9 @@ impl EdgeKind {
 }
 
 type MakeRoute<T> = Arc<dyn Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync>;
+
+/// Makes what an operator takes of what it is sent, a batch at a time.
+pub(super) type ConvertBatch<T, In> = Arc<dyn Fn(Vec<T>) -> Vec<In> + Send + Sync>;
 
 /// Connects two operators while the dataflow is built. What it returns are the typed ends, for
 /// the operators to take: an [`Unlinked`] for the sender, an [`InputPort`] for the receiver.
@@ -78,18 +81,24 @@ impl<T: Record> Unlinked<T> {
     }
 }
 
-pub(super) struct TypedEdge<T> {
+/// An edge that carries `T` to an operator that takes `In`.
+pub(super) struct TypedEdge<T, In> {
     kind: EdgeKind,
     route: MakeRoute<T>,
+    convert: ConvertBatch<T, In>,
 }
 
-impl<T> TypedEdge<T> {
-    pub(super) fn new(kind: EdgeKind, route: MakeRoute<T>) -> Self {
-        TypedEdge { kind, route }
+impl<T, In> TypedEdge<T, In> {
+    pub(super) fn new(kind: EdgeKind, route: MakeRoute<T>, convert: ConvertBatch<T, In>) -> Self {
+        TypedEdge {
+            kind,
+            route,
+            convert,
+        }
     }
 }
 
-impl<T: Record> EdgeFactory for TypedEdge<T> {
+impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
     fn connect<'scope>(
         &self,
         context: &BuildContext<'scope>,
@@ -99,15 +108,20 @@ impl<T: Record> EdgeFactory for TypedEdge<T> {
     ) -> (Box<dyn Any>, Box<dyn Any>) {
         let (output, stream) = from.new_output::<Packet<T>>();
         let forward = edge.partitioning == Partitioning::Forward;
-        let pull: Puller<T> = if forward {
+        let convert = Arc::clone(&self.convert);
+        let pull: Puller<In> = if forward {
             let mut input = to.new_input(stream, Pipeline);
             Box::new(move |take| {
-                input.for_each(|capability, packet| pass_on(capability.least(), packet, take));
+                input.for_each(|capability, packet| {
+                    pass_on(capability.least(), packet, &*convert, take);
+                });
             })
         } else {
             let mut input = to.new_input(stream, DistributorPact(|_| ToTarget));
             Box::new(move |take| {
-                input.for_each(|capability, packet| pass_on(capability.least(), packet, take));
+                input.for_each(|capability, packet| {
+                    pass_on(capability.least(), packet, &*convert, take);
+                });
             })
         };
         // Credit wakes the sending operator, wherever it runs.
@@ -158,13 +172,14 @@ impl<T: Record> EdgeFactory for TypedEdge<T> {
     }
 }
 
-fn pass_on<T>(
+fn pass_on<T, In>(
     time: Option<&u64>,
     packet: &mut Packet<T>,
-    take: &mut dyn FnMut(u64, crate::item::Item<T>),
+    convert: &dyn Fn(Vec<T>) -> Vec<In>,
+    take: &mut dyn FnMut(u64, Item<In>),
 ) {
     let time = *time.expect("every packet is sent under a capability");
     if let Some(item) = packet.0.take() {
-        take(time, item);
+        take(time, item.convert(convert));
     }
 }

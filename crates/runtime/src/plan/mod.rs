@@ -199,17 +199,44 @@ impl JobPlan {
     /// makes the router of one sending subtask, and is asked again for each attempt.
     pub fn connect<T: Record>(
         &mut self,
-        (from, to): (OperatorId, OperatorId),
+        ends: (OperatorId, OperatorId),
         partitioning: Partitioning,
         kind: EdgeKind,
         route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync + 'static,
+    ) {
+        let edge = TypedEdge::<T, T>::new(kind, Arc::new(route), Arc::new(|records| records));
+        self.add_edge(ends, partitioning, edge);
+    }
+
+    /// Connects an operator that emits `T` with one that takes `In`, such as an [`Either`] of what
+    /// comes on its several inputs. Records are routed and sent as they are; the receiver makes
+    /// `In` of them as they arrive, a batch at a time.
+    ///
+    /// [`Either`]: crate::Either
+    pub fn connect_as<T: Record, In: Record>(
+        &mut self,
+        ends: (OperatorId, OperatorId),
+        partitioning: Partitioning,
+        kind: EdgeKind,
+        route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync + 'static,
+        convert: impl Fn(T) -> In + Send + Sync + 'static,
+    ) {
+        let convert = move |records: Vec<T>| records.into_iter().map(&convert).collect();
+        let edge = TypedEdge::<T, In>::new(kind, Arc::new(route), Arc::new(convert));
+        self.add_edge(ends, partitioning, edge);
+    }
+
+    fn add_edge(
+        &mut self,
+        (from, to): (OperatorId, OperatorId),
+        partitioning: Partitioning,
+        factory: impl EdgeFactory + 'static,
     ) {
         self.graph.edges.push(Edge {
             from,
             to,
             partitioning,
         });
-        self.edges
-            .push(Arc::new(TypedEdge::<T>::new(kind, Arc::new(route))));
+        self.edges.push(Arc::new(factory));
     }
 }

@@ -15,3 +15,4 @@ mod measures;
 mod pipelines;
 mod snapshots;
 mod stop;
+mod two_inputs;
