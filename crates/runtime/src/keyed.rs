@@ -16,10 +16,12 @@ use crate::output::{Collector, KeySelector};
 
 /// Pages of state (about 1 KiB each) that are copied for a pending snapshot between two looks
 /// at the input: some tens of microseconds.
-const PAGES_PER_STEP: usize = 128;
+pub(crate) const PAGES_PER_STEP: usize = 128;
 
 /// The state that a keyed subtask starts from.
-fn open_backend<K: StateKey>(context: &SubtaskContext) -> Result<HeapKeyedBackend<K>, BoxError> {
+pub(crate) fn open_backend<K: StateKey>(
+    context: &SubtaskContext,
+) -> Result<HeapKeyedBackend<K>, BoxError> {
     let mut backend = HeapKeyedBackend::new(context.max_parallelism, context.key_groups());
     for handle in &context.restore.keyed {
         for piece in &handle.pieces {
@@ -49,7 +51,7 @@ fn restore_piece<K: StateKey>(
     Ok(())
 }
 
-fn freeze<K: StateKey>(backend: &mut HeapKeyedBackend<K>) -> Snapshot {
+pub(crate) fn freeze<K: StateKey>(backend: &mut HeapKeyedBackend<K>) -> Snapshot {
     let frozen = backend.freeze();
     Snapshot {
         keyed: frozen.has_states().then_some(frozen),

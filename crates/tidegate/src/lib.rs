@@ -46,7 +46,8 @@ pub use tidegate_coordinator::{
 };
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
-    BoxError, Collector, Flow, Seal, Ticks, WatermarkGenerator, WatermarkStrategy, sink, source,
+    BoxError, Collector, Either, Flow, Seal, Ticks, WatermarkGenerator, WatermarkStrategy, sink,
+    source,
 };
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,
@@ -56,6 +57,19 @@ pub use tidegate_types::{
     AlignmentMode, AttemptNumber, CheckpointId, EventTime, MaxParallelism, OperatorUid,
     RestoreMode, SnapshotFormat, SnapshotLocation,
 };
+
+/// Functions of your own with state, timers and a second input.
+pub use tidegate_runtime::process;
+
+/// State: descriptors, and the handles that functions access it by.
+pub mod state {
+    pub use tidegate_state::{
+        Aggregate, AggregatingState, AggregatingStateDescriptor, At, Fold, ListElements, ListState,
+        ListStateDescriptor, MapEntries, MapState, MapStateDescriptor, MergeAggregate, Reduce,
+        ReduceFn, ReducingState, ReducingStateDescriptor, Scope, StateDescriptor, StateError,
+        StateKey, StateValue, ValueState, ValueStateDescriptor,
+    };
+}
 
 /// What the derive macros refer to. Not for use by hand.
 #[doc(hidden)]
@@ -79,8 +93,16 @@ pub mod prelude {
 
     pub use tidegate_connectors::{Collect, Discard, FileSink, FileSource, Generator, Print};
     pub use tidegate_derive::{Record, StateKey};
-    pub use tidegate_runtime::Collector;
-    pub use tidegate_state::{Record as _, StateKey as _};
+    pub use tidegate_runtime::process::{
+        BroadcastContext, BroadcastProcessFunction, KeyedBroadcastProcessFunction,
+        KeyedCoProcessFunction, KeyedContext, KeyedOpenContext, KeyedProcessFunction, OpenContext,
+        ProcessContext, ProcessFunction, TimeDomain, Timer,
+    };
+    pub use tidegate_runtime::{BoxError, Collector};
+    pub use tidegate_state::{
+        Aggregate, AggregatingState, ListState, MapState, Record as _, ReducingState,
+        StateKey as _, ValueState, ValueStateDescriptor,
+    };
 
     pub use crate::{Args, Environment, EventTime, KeyedStream, Stream, WatermarkStrategy};
 }

@@ -27,12 +27,19 @@
 //! # }
 //! ```
 
+mod operator;
+
 use std::time::Duration;
 
 use tidegate_coordinator::RestartStrategy;
 use tidegate_server::InjectedFailures;
 
 use crate::environment::Environment;
+
+pub use operator::{
+    OperatorHarness, OperatorSnapshot, OperatorUnderTest, broadcast_process,
+    keyed_broadcast_process, keyed_co_process, keyed_process, process,
+};
 
 /// Time between checkpoints under failures: short, so that there is always something to restore.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,0 +1,279 @@
+//! One operator driven by hand, for tests of what users write: records, watermarks, the clock,
+//! checkpoints and restores, one call each.
+//!
+//! There are no channels and no timely here; a call returns when all it leads to has been done. The
+//! output has room without end.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tidegate_state::{FrozenKeyedState, Record, SnapshotProgress};
+use tidegate_types::{
+    AttemptNumber, CheckpointBarrier, CheckpointId, EventTime, FileHandle, KeyedPiece,
+    KeyedStateHandle, MaxParallelism, OperatorId, SnapshotFormat, SnapshotKind, SnapshotLocation,
+    SubtaskId, SubtaskRestore, SubtaskState, UnixMillis,
+};
+
+use crate::background::Background;
+use crate::clock::{Clock, ManualClock};
+use crate::error::BoxError;
+use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
+use crate::output::Collector;
+use crate::report::Reporter;
+use crate::snapshot::{StateFileRead, StateFileWrite, StateFiles};
+
+/// Which subtask of which operator is driven, and what it starts from.
+#[derive(Clone, Debug)]
+pub struct HarnessSetup {
+    /// Name of the operator.
+    pub uid: String,
+    /// Index of the subtask.
+    pub index: u32,
+    /// Number of subtasks.
+    pub parallelism: u32,
+    /// Number of key groups.
+    pub max_parallelism: MaxParallelism,
+    /// The checkpoint that `restore` comes from, if any.
+    pub restored: Option<CheckpointId>,
+    /// The state to start from.
+    pub restore: SubtaskRestore,
+    /// Where the clock stands.
+    pub processing_time: UnixMillis,
+}
+
+/// An operator's subtask without anything around it.
+pub struct OperatorHarness<In, Out> {
+    logic: Box<dyn Logic<In, Out>>,
+    context: SubtaskContext,
+    out: Collector<Out>,
+    collected: Vec<Out>,
+    clock: ManualClock,
+    taken: CheckpointId,
+}
+
+impl<In: Record, Out: Record> OperatorHarness<In, Out> {
+    /// Makes the operator and restores its state.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn open(
+        setup: HarnessSetup,
+        make: impl FnOnce(&SubtaskContext) -> Result<Box<dyn Logic<In, Out>>, BoxError>,
+    ) -> Result<Self, BoxError> {
+        let clock = ManualClock::at(setup.processing_time);
+        let taken = setup.restored.unwrap_or(CheckpointId::NONE);
+        let context = context(setup, &clock)?;
+        let logic = make(&context)?;
+        Ok(OperatorHarness {
+            logic,
+            context,
+            out: Collector::collecting(usize::MAX),
+            collected: Vec::new(),
+            clock,
+            taken,
+        })
+    }
+
+    /// Lets it work on a record.
+    ///
+    /// # Errors
+    /// What the operator says.
+    pub fn process(&mut self, record: In) -> Result<(), BoxError> {
+        let mut input = vec![record].into_iter();
+        while input.len() > 0 {
+            let flow = self.logic.process(&mut input, &mut self.out)?;
+            self.collect();
+            if let Flow::PauseUntil(until) = flow {
+                let wait = until.since(Clock::Manual(self.clock.clone()).ticks());
+                self.clock.advance(wait);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells it that event time has come to `watermark`, and fires what is due.
+    ///
+    /// # Errors
+    /// What the operator says.
+    pub fn watermark(&mut self, watermark: EventTime) -> Result<(), BoxError> {
+        loop {
+            let progress = self.logic.on_watermark(watermark, &mut self.out)?;
+            self.collect();
+            if progress == WatermarkProgress::Done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Time on its clock.
+    pub fn processing_time(&self) -> UnixMillis {
+        Clock::Manual(self.clock.clone()).wall()
+    }
+
+    /// Lets time go by on its clock, and does what is due then.
+    ///
+    /// # Errors
+    /// What the operator says.
+    pub fn advance_processing_time(&mut self, duration: Duration) -> Result<(), BoxError> {
+        self.clock.advance(duration);
+        self.poll(false)
+    }
+
+    /// Tells it that all input has come to its end, and lets it finish.
+    ///
+    /// # Errors
+    /// What the operator says.
+    pub fn end_input(&mut self) -> Result<(), BoxError> {
+        self.watermark(EventTime::MAX)?;
+        self.poll(true)?;
+        self.logic.finish(&mut self.out)?;
+        self.collect();
+        Ok(())
+    }
+
+    fn poll(&mut self, inputs_ended: bool) -> Result<(), BoxError> {
+        loop {
+            let activity = self.logic.poll(inputs_ended, &mut self.out)?;
+            self.collect();
+            let now = Clock::Manual(self.clock.clone()).ticks();
+            match activity {
+                Activity::Busy => {}
+                Activity::At(at) if at <= now => {}
+                Activity::At(_) | Activity::Idle | Activity::Ended => return Ok(()),
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        self.collected.append(&mut self.out.take_collected());
+    }
+
+    /// What it has emitted since the last call.
+    pub fn take_output(&mut self) -> Vec<Out> {
+        std::mem::take(&mut self.collected)
+    }
+
+    /// A barrier: cuts a snapshot, with all state written and sealed.
+    ///
+    /// # Errors
+    /// What the operator says, or why its state can't be written.
+    pub fn snapshot(&mut self) -> Result<(CheckpointId, SubtaskState), BoxError> {
+        self.taken = self.taken.next();
+        let barrier = CheckpointBarrier {
+            checkpoint: self.taken,
+            kind: SnapshotKind::Checkpoint,
+            format: SnapshotFormat::Full,
+            base: None,
+            location: None,
+            created: self.processing_time(),
+        };
+        let Snapshot {
+            keyed,
+            lists,
+            seals,
+        } = self.logic.snapshot(&barrier)?;
+        let keyed = match keyed {
+            Some(frozen) => Some(self.write(frozen)?),
+            None => None,
+        };
+        for seal in seals {
+            seal()?;
+        }
+        let state = SubtaskState {
+            keyed,
+            lists,
+            finished: false,
+        };
+        Ok((self.taken, state))
+    }
+
+    /// Writes frozen state beside the operator, as a job does, while it goes on copying for it.
+    fn write(&mut self, frozen: FrozenKeyedState) -> Result<KeyedStateHandle, BoxError> {
+        let (written, result) = channel();
+        let on_panic = {
+            let written = written.clone();
+            move |cause: String| drop(written.send(Err(cause.into())))
+        };
+        let write = move || {
+            let mut bytes = Vec::new();
+            let outcome = frozen.write_to(&mut bytes);
+            let outcome = outcome.map(|_| bytes).map_err(BoxError::from);
+            // Waited for below.
+            let _ = written.send(outcome);
+        };
+        self.context.background.run(write, on_panic);
+        while self.logic.advance_snapshots() != SnapshotProgress::Done {}
+        let bytes = result.recv().map_err(BoxError::from)??;
+        Ok(KeyedStateHandle {
+            pieces: vec![KeyedPiece::Inline(bytes.into())],
+            key_groups: self.context.key_groups(),
+        })
+    }
+
+    /// Tells it that a checkpoint it took part in has completed.
+    ///
+    /// # Errors
+    /// What the operator says.
+    pub fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
+        self.logic.on_completed(checkpoint)
+    }
+}
+
+fn context(setup: HarnessSetup, clock: &ManualClock) -> Result<SubtaskContext, BoxError> {
+    let HarnessSetup {
+        uid,
+        index,
+        parallelism,
+        max_parallelism,
+        restored,
+        restore,
+        processing_time: _,
+    } = setup;
+    // The threads end with the handles, which are in the context.
+    let (background, _writes) = Background::start(format!("{uid}[{index}] snapshots"))?;
+    let (commits, _commits) = Background::start(format!("{uid}[{index}] commits"))?;
+    let attempt = AttemptNumber(1);
+    Ok(SubtaskContext {
+        subtask: SubtaskId {
+            operator: OperatorId(0),
+            index,
+        },
+        name: format!("{uid}[{index}]"),
+        uid,
+        parallelism,
+        max_parallelism,
+        attempt,
+        restored,
+        restore,
+        files: Arc::new(NoFiles),
+        clock: Clock::Manual(clock.clone()),
+        background,
+        commits,
+        reports: Reporter::new(attempt, Arc::new(|_| {})),
+    })
+}
+
+/// State that is driven by hand is never in files.
+struct NoFiles;
+
+impl StateFiles for NoFiles {
+    fn create(
+        &self,
+        _checkpoint: CheckpointId,
+        _location: Option<&SnapshotLocation>,
+        subtask: &str,
+    ) -> Result<Box<dyn StateFileWrite>, BoxError> {
+        Err(format!("`{subtask}` is driven by hand and has no files").into())
+    }
+
+    fn open(&self, file: &FileHandle) -> Result<Box<dyn StateFileRead>, BoxError> {
+        Err(format!(
+            "`{}` can't be read by an operator driven by hand",
+            file.name
+        )
+        .into())
+    }
+
+    fn discard(&self, _checkpoint: CheckpointId, _file: &FileHandle) {}
+}

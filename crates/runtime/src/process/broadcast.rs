@@ -1,0 +1,180 @@
+//! Broadcast process functions: a stream and, beside it, a second one that every subtask gets
+//! whole: rules, prices, configuration.
+//!
+//! What the broadcast records come to is *broadcast state*: every subtask holds the same. So only
+//! the broadcast side may change it, and must do so by the record alone; the other side reads it.
+
+use tidegate_state::{Record, StateKey};
+use tidegate_types::{CheckpointId, EventTime, UnixMillis};
+
+use super::context::{KeyedContext, Timer, Times};
+use super::operator::{KeyedCore, KeyedFunction};
+use super::plain::ProcessContext;
+use crate::either::Either;
+use crate::error::BoxError;
+use crate::output::{Collector, KeySelector};
+
+/// What a function knows while it works on a broadcast record, and what allows it to change
+/// broadcast state.
+pub struct BroadcastContext<'a> {
+    pub(super) times: Times<'a>,
+}
+
+impl BroadcastContext<'_> {
+    /// How far event time has come; see
+    /// [`KeyedContext::current_watermark`](super::KeyedContext::current_watermark).
+    pub fn current_watermark(&self) -> EventTime {
+        self.times.watermark
+    }
+
+    /// Time on the machine's clock. What it leads to differs from subtask to subtask, so it is not
+    /// for what goes into broadcast state.
+    pub fn current_processing_time(&self) -> UnixMillis {
+        self.times.clock.wall()
+    }
+}
+
+/// A function over a keyed stream and a broadcast one.
+pub trait KeyedBroadcastProcessFunction: 'static {
+    /// What the stream is keyed by.
+    type Key: StateKey;
+    /// What comes in on the keyed stream.
+    type In: Record;
+    /// What is broadcast.
+    type Broadcast: Record;
+    /// What goes out.
+    type Out: Record;
+
+    /// Works on a record of the keyed stream.
+    ///
+    /// # Errors
+    /// An error ends the attempt; the job restarts from the latest checkpoint.
+    fn process(
+        &mut self,
+        record: Self::In,
+        ctx: &mut KeyedContext<'_, Self::Key>,
+        out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError>;
+
+    /// Works on a broadcast record. Every subtask gets every one, and what it leaves in broadcast
+    /// state must be the same on all of them. What it emits is emitted once per subtask.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn process_broadcast(
+        &mut self,
+        record: Self::Broadcast,
+        ctx: &mut BroadcastContext<'_>,
+        out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError>;
+
+    /// A timer of the context's key has fired.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn on_timer(
+        &mut self,
+        _timer: Timer,
+        _ctx: &mut KeyedContext<'_, Self::Key>,
+        _out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// A checkpoint that holds this function's state has completed.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn notify_checkpoint_complete(&mut self, _checkpoint: CheckpointId) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// A [`KeyedBroadcastProcessFunction`] and where the keys of its records are.
+pub struct WithBroadcast<S, F> {
+    selector: S,
+    function: F,
+}
+
+impl<S, F> WithBroadcast<S, F> {
+    /// `selector` finds the key of each record that isn't broadcast.
+    pub fn new(selector: S, function: F) -> Self {
+        WithBroadcast { selector, function }
+    }
+}
+
+impl<S, F> KeyedFunction for WithBroadcast<S, F>
+where
+    F: KeyedBroadcastProcessFunction,
+    S: KeySelector<F::In, Key = F::Key>,
+{
+    type Key = F::Key;
+    type In = Either<F::In, F::Broadcast>;
+    type Out = F::Out;
+
+    #[inline]
+    fn process(
+        &mut self,
+        record: Self::In,
+        keys: &mut KeyedCore<F::Key>,
+        out: &mut Collector<F::Out>,
+    ) -> Result<(), BoxError> {
+        match record {
+            Either::Left(record) => {
+                self.selector.with_key(&record, |key| keys.set_key(key));
+                self.function.process(record, &mut keys.context(), out)
+            }
+            Either::Right(record) => {
+                let times = keys.times();
+                let mut ctx = BroadcastContext { times };
+                self.function.process_broadcast(record, &mut ctx, out)
+            }
+        }
+    }
+
+    fn on_timer(
+        &mut self,
+        timer: Timer,
+        ctx: &mut KeyedContext<'_, F::Key>,
+        out: &mut Collector<F::Out>,
+    ) -> Result<(), BoxError> {
+        self.function.on_timer(timer, ctx, out)
+    }
+
+    fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
+        self.function.notify_checkpoint_complete(checkpoint)
+    }
+}
+
+/// A function over a stream without keys and a broadcast one.
+pub trait BroadcastProcessFunction: 'static {
+    /// What comes in.
+    type In: Record;
+    /// What is broadcast.
+    type Broadcast: Record;
+    /// What goes out.
+    type Out: Record;
+
+    /// Works on a record.
+    ///
+    /// # Errors
+    /// An error ends the attempt; the job restarts from the latest checkpoint.
+    fn process(
+        &mut self,
+        record: Self::In,
+        ctx: &mut ProcessContext<'_>,
+        out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError>;
+
+    /// Works on a broadcast record; see
+    /// [`KeyedBroadcastProcessFunction::process_broadcast`].
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn process_broadcast(
+        &mut self,
+        record: Self::Broadcast,
+        ctx: &mut BroadcastContext<'_>,
+        out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError>;
+}

@@ -1,0 +1,240 @@
+//! The operator around every keyed function.
+
+use std::time::Duration;
+use std::vec;
+
+use tidegate_state::{
+    HeapKeyedBackend, Record, SnapshotProgress, StateError, StateKey, TimerService,
+};
+use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
+
+use super::context::{KeyedContext, TimeDomain, Timer, Times, clamped};
+use super::open::{KeyedOpenContext, OpenContext};
+use crate::clock::Clock;
+use crate::error::BoxError;
+use crate::keyed::{PAGES_PER_STEP, freeze, open_backend};
+use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
+use crate::output::Collector;
+
+/// A user's function as the operator sees it: records of any number of inputs come as one type.
+pub trait KeyedFunction: 'static {
+    /// What records and state are grouped by.
+    type Key: StateKey;
+    /// What comes in.
+    type In: Record;
+    /// What goes out.
+    type Out: Record;
+
+    /// Works on one record.
+    ///
+    /// # Errors
+    /// An error ends the attempt; the job restarts from the latest checkpoint.
+    fn process(
+        &mut self,
+        record: Self::In,
+        keys: &mut KeyedCore<Self::Key>,
+        out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError>;
+
+    /// Works on a timer that has fired.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn on_timer(
+        &mut self,
+        timer: Timer,
+        ctx: &mut KeyedContext<'_, Self::Key>,
+        out: &mut Collector<Self::Out>,
+    ) -> Result<(), BoxError>;
+
+    /// A checkpoint with this function's state is durable.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError>;
+}
+
+/// Name of the timers among an operator's states.
+const TIMERS: &str = "timers";
+
+/// How far a time has come: which timers are due.
+#[derive(Clone, Copy)]
+enum Due {
+    Watermark(EventTime),
+    Clock(UnixMillis),
+}
+
+/// State, timers and times of one keyed subtask.
+pub struct KeyedCore<K: StateKey> {
+    backend: HeapKeyedBackend<K>,
+    timers: TimerService<K>,
+    /// Of the record that is worked on. Kept, so that a key with heap data reuses its memory.
+    key: Option<K>,
+    key_hash: u64,
+    watermark: EventTime,
+    clock: Clock,
+}
+
+impl<K: StateKey> KeyedCore<K> {
+    /// Notes the key of the record that comes next.
+    #[inline]
+    pub(super) fn set_key(&mut self, key: &K) {
+        match &mut self.key {
+            Some(current) => current.clone_from(key),
+            None => self.key = Some(key.clone()),
+        }
+        self.key_hash = key.key_hash();
+    }
+
+    /// The context of the key that was set last.
+    #[inline]
+    pub(super) fn context(&mut self) -> KeyedContext<'_, K> {
+        let key = self.key.as_ref().expect("a key is set before each record");
+        KeyedContext {
+            key,
+            key_hash: self.key_hash,
+            times: Times {
+                watermark: self.watermark,
+                clock: &self.clock,
+            },
+            timers: &self.timers,
+        }
+    }
+
+    pub(super) fn times(&self) -> Times<'_> {
+        Times {
+            watermark: self.watermark,
+            clock: &self.clock,
+        }
+    }
+
+    /// Takes the first timer out that is due, and makes its key the current one.
+    fn next_due(&mut self, due: Due) -> Result<Option<Timer>, StateError> {
+        let (domain, next) = match due {
+            Due::Watermark(watermark) => {
+                let next = self.timers.next_event_timer(watermark.0)?;
+                (TimeDomain::EventTime, next)
+            }
+            Due::Clock(now) => {
+                let next = self.timers.next_processing_timer(clamped(now))?;
+                (TimeDomain::ProcessingTime, next)
+            }
+        };
+        let Some((key, (), time)) = next else {
+            return Ok(None);
+        };
+        self.key_hash = key.key_hash();
+        self.key = Some(key);
+        Ok(Some(Timer { domain, time }))
+    }
+}
+
+/// Runs a [`KeyedFunction`].
+pub struct Keyed<F: KeyedFunction> {
+    function: F,
+    core: KeyedCore<F::Key>,
+}
+
+impl<F: KeyedFunction> Keyed<F> {
+    /// Restores the state and lets `open` make the function, which binds its states.
+    ///
+    /// # Errors
+    /// If the checkpoint's state can't be read or doesn't fit, or `open` fails.
+    pub fn open(
+        context: &SubtaskContext,
+        open: impl FnOnce(&mut KeyedOpenContext<'_, F::Key>) -> Result<F, BoxError>,
+    ) -> Result<Self, BoxError> {
+        let mut backend = open_backend(context)?;
+        let timers = TimerService::bind(&mut backend, TIMERS)?;
+        let mut states = KeyedOpenContext {
+            backend: &mut backend,
+            operator: OpenContext { context },
+        };
+        let function = open(&mut states)?;
+        let core = KeyedCore {
+            backend,
+            timers,
+            key: None,
+            key_hash: 0,
+            watermark: EventTime::MIN,
+            clock: context.clock.clone(),
+        };
+        Ok(Keyed { function, core })
+    }
+
+    /// Fires what is due until the output is full. Returns whether all of it has fired.
+    fn fire(&mut self, due: Due, out: &mut Collector<F::Out>) -> Result<bool, BoxError> {
+        while !out.is_full() {
+            let Some(timer) = self.core.next_due(due)? else {
+                return Ok(true);
+            };
+            self.function
+                .on_timer(timer, &mut self.core.context(), out)?;
+        }
+        Ok(false)
+    }
+}
+
+impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
+    fn process(
+        &mut self,
+        input: &mut vec::IntoIter<F::In>,
+        out: &mut Collector<F::Out>,
+    ) -> Result<Flow, BoxError> {
+        while !out.is_full() {
+            let Some(record) = input.next() else { break };
+            self.function.process(record, &mut self.core, out)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Processing-time timers. Those that are still to come when the input has ended never fire:
+    /// waiting for them could take for ever.
+    fn poll(
+        &mut self,
+        inputs_ended: bool,
+        out: &mut Collector<F::Out>,
+    ) -> Result<Activity, BoxError> {
+        let now = self.core.clock.wall();
+        if !self.fire(Due::Clock(now), out)? {
+            return Ok(Activity::Busy);
+        }
+        if inputs_ended {
+            return Ok(Activity::Ended);
+        }
+        Ok(match self.core.timers.next_processing_wakeup() {
+            None => Activity::Idle,
+            Some(at) => {
+                let wait = at.saturating_sub(clamped(now)).unsigned_abs();
+                let wait = Duration::from_millis(wait);
+                Activity::At(self.core.clock.ticks().after(wait))
+            }
+        })
+    }
+
+    fn on_watermark(
+        &mut self,
+        watermark: EventTime,
+        out: &mut Collector<F::Out>,
+    ) -> Result<WatermarkProgress, BoxError> {
+        self.core.watermark = watermark;
+        let all = self.fire(Due::Watermark(watermark), out)?;
+        Ok(if all {
+            WatermarkProgress::Done
+        } else {
+            WatermarkProgress::More
+        })
+    }
+
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
+        Ok(freeze(&mut self.core.backend))
+    }
+
+    fn advance_snapshots(&mut self) -> SnapshotProgress {
+        self.core.backend.advance_snapshots(PAGES_PER_STEP)
+    }
+
+    fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
+        self.function.notify_checkpoint_complete(checkpoint)
+    }
+}

@@ -1,0 +1,86 @@
+//! The job as it grows: operators and edges, before what depends on all of them is settled.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tidegate_runtime::{EdgeKind, JobPlan, Rebalance, Route, RouteContext};
+use tidegate_state::Record;
+use tidegate_types::graph::{OperatorRole, OperatorSpec, Partitioning};
+use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
+
+/// The job that streams add to.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) plan: JobPlan,
+    pub(crate) parallelism: u32,
+    /// Edges that become forward edges if both sides turn out to be equally parallel.
+    pub(super) flexible: Vec<usize>,
+    /// Operators whose number of key groups was chosen by the user.
+    pub(super) fixed_max: Vec<OperatorId>,
+}
+
+impl Draft {
+    pub(crate) fn new(parallelism: u32) -> Rc<RefCell<Draft>> {
+        Rc::new(RefCell::new(Draft {
+            parallelism,
+            ..Draft::default()
+        }))
+    }
+
+    pub(crate) fn spec(&self, name: &str) -> OperatorSpec {
+        OperatorSpec {
+            uid: OperatorUid(name.to_owned()),
+            parallelism: self.parallelism,
+            max_parallelism: MaxParallelism::derive(self.parallelism),
+            max_parallelism_derived: true,
+            role: OperatorRole::Transform,
+        }
+    }
+
+    /// Settles what depends on every operator's final parallelism.
+    pub(crate) fn into_plan(self) -> JobPlan {
+        let Draft {
+            mut plan,
+            flexible,
+            fixed_max,
+            ..
+        } = self;
+        for id in plan.graph().operator_ids() {
+            let spec = plan.operator_mut(id);
+            spec.max_parallelism_derived = !fixed_max.contains(&id);
+            if spec.max_parallelism_derived {
+                spec.max_parallelism = MaxParallelism::derive(spec.parallelism);
+            }
+        }
+        let parallelism: Vec<u32> = plan
+            .graph()
+            .operators
+            .iter()
+            .map(|spec| spec.parallelism)
+            .collect();
+        for at in flexible {
+            let edge = &mut plan.edges_mut()[at];
+            if parallelism[edge.from.0 as usize] == parallelism[edge.to.0 as usize] {
+                edge.partitioning = Partitioning::Forward;
+            }
+        }
+        plan
+    }
+
+    pub(super) fn connect<T: Record>(
+        &mut self,
+        upstream: &[OperatorId],
+        to: OperatorId,
+        partitioning: Partitioning,
+        route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Clone + Send + Sync + 'static,
+    ) {
+        for from in upstream {
+            self.plan
+                .connect((*from, to), partitioning, EdgeKind::Records, route.clone());
+        }
+    }
+}
+
+pub(super) fn rebalance<T: Record>(context: RouteContext) -> Box<dyn Route<T>> {
+    Box::new(Rebalance::starting_at(context.origin as usize))
+}
