@@ -53,6 +53,24 @@ pub enum StateError {
         #[source]
         cause: postcard::Error,
     },
+    /// Restored operator state doesn't decode.
+    #[error("load operator state `{name}`")]
+    LoadOperator {
+        /// The state.
+        name: Box<str>,
+        /// What is wrong.
+        #[source]
+        cause: Box<LoadError>,
+    },
+    /// An element of operator state can't be serialised.
+    #[error("serialise operator state `{name}`")]
+    SerialiseOperator {
+        /// The state.
+        name: Box<str>,
+        /// What the serialiser says.
+        #[source]
+        cause: postcard::Error,
+    },
     /// Writing the file failed. What was written is to be deleted.
     #[error("write a keyed state file")]
     Write {
@@ -69,6 +87,20 @@ pub enum StateError {
 }
 
 impl StateError {
+    pub(crate) fn load_operator(name: &str, cause: LoadError) -> Self {
+        StateError::LoadOperator {
+            name: name.into(),
+            cause: Box::new(cause),
+        }
+    }
+
+    pub(crate) fn serialise_operator(name: &str, cause: postcard::Error) -> Self {
+        StateError::SerialiseOperator {
+            name: name.into(),
+            cause,
+        }
+    }
+
     pub(crate) fn load(name: &str, key_group: KeyGroup, cause: LoadError) -> Self {
         StateError::Load {
             name: name.into(),
@@ -136,6 +168,15 @@ pub enum LoadError {
         entry: u32,
         /// How many.
         bytes: usize,
+    },
+    /// Operator state without its type beside it.
+    #[error("its type is missing: it isn't state of this backend")]
+    Untyped,
+    /// The type of an operator state is laid out in a way that is not known.
+    #[error("its type has the unknown layout `{version}`")]
+    Layout {
+        /// The version found.
+        version: u8,
     },
     /// A list without elements, which is never written.
     #[error("the list of entry `{entry}` is empty")]

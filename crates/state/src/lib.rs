@@ -12,6 +12,7 @@ mod descriptor;
 mod error;
 mod function;
 mod heap;
+mod operator;
 mod record;
 mod scope;
 
@@ -33,5 +34,6 @@ pub use heap::{
     ValueState,
 };
 pub use key::{BorrowedKey, KeyError, StateKey};
+pub use operator::{BroadcastState, OperatorListState, OperatorStateBackend};
 pub use record::Record;
 pub use scope::{At, Scope};
