@@ -8,6 +8,7 @@
 //!
 //! Nothing here is async, starts a thread, reads a clock or knows where files are kept.
 
+mod chain;
 mod descriptor;
 mod error;
 mod function;
@@ -21,17 +22,18 @@ pub mod inspect;
 pub mod key;
 pub mod schema;
 
+pub use chain::ChainPolicy;
 pub use descriptor::{
     AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,
     StateDescriptor, StateKind, StateValue, TimersDescriptor, ValueStateDescriptor,
 };
 pub use error::{AlreadyBound, LoadError, RestoredStateMismatch, StateError};
-pub use format::KeyedFileSummary;
+pub use format::{KeyedFileSummary, PieceKind};
 pub use function::{Aggregate, Fold, MergeAggregate, Reduce, ReduceFn};
 pub use heap::{
-    AggregatingState, FrozenKeyedState, HeapKeyedBackend, ListElements, ListState, MapEntries,
-    MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable, TimerService, Timers,
-    ValueState,
+    AggregatingState, ChainRestore, FrozenKeyedState, HeapKeyedBackend, ListElements, ListState,
+    MapEntries, MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable,
+    TimerService, Timers, TrackedSnapshot, ValueState,
 };
 pub use key::{BorrowedKey, KeyError, StateKey};
 pub use operator::{BroadcastState, OperatorListState, OperatorStateBackend};

@@ -1,4 +1,4 @@
-//! Entries of a chunk: a key and a value, each preceded by its length.
+//! Entries of a chunk: a key and a value, or a key alone, each preceded by its length.
 
 use serde::Serialize;
 
@@ -115,21 +115,59 @@ pub(crate) fn decode_value<V: StateValue>(entry: u32, bytes: &[u8]) -> Result<V,
     Ok(value)
 }
 
-/// Walks the entries of a payload as raw keys and values.
-pub(crate) struct Entries<'a> {
+/// Appends one tombstone, whose key `key` writes, to a payload.
+#[inline]
+pub(crate) fn encode_tombstone(out: &mut Vec<u8>, key: impl FnOnce(&mut Vec<u8>)) {
+    let written = push_delimited(out, |out| {
+        key(out);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    match written {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+}
+
+/// Walks what a payload consists of, piece by piece.
+struct Walk<'a> {
     rest: &'a [u8],
     next: u32,
     count: u32,
 }
 
+impl<'a> Walk<'a> {
+    /// Takes the next one, which `take` reads, with its position.
+    fn next<T>(
+        &mut self,
+        take: impl FnOnce(&mut &'a [u8]) -> Option<T>,
+    ) -> Option<Result<(u32, T), LoadError>> {
+        let entry = self.next;
+        if entry == self.count {
+            let left = !self.rest.is_empty();
+            self.rest = &[];
+            return left.then_some(Err(LoadError::Length { entry }));
+        }
+        match take(&mut self.rest) {
+            Some(found) => {
+                self.next += 1;
+                Some(Ok((entry, found)))
+            }
+            None => {
+                (self.next, self.rest) = (self.count, &[]);
+                Some(Err(LoadError::Length { entry }))
+            }
+        }
+    }
+}
+
+/// Walks the entries of a payload as raw keys and values.
+pub(crate) struct Entries<'a>(Walk<'a>);
+
 impl<'a> Entries<'a> {
     /// The `count` entries of `payload`.
-    pub(crate) fn new(payload: &'a [u8], count: u32) -> Self {
-        Entries {
-            rest: payload,
-            next: 0,
-            count,
-        }
+    pub(crate) fn new(rest: &'a [u8], count: u32) -> Self {
+        let next = 0;
+        Entries(Walk { rest, next, count })
     }
 }
 
@@ -137,24 +175,29 @@ impl<'a> Iterator for Entries<'a> {
     type Item = Result<(u32, &'a [u8], &'a [u8]), LoadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.next;
-        if entry == self.count {
-            let left = !self.rest.is_empty();
-            self.rest = &[];
-            return left.then_some(Err(LoadError::Length { entry }));
-        }
-        let read = take_delimited(&mut self.rest)
-            .and_then(|key| Some((entry, key, take_delimited(&mut self.rest)?)));
-        match read {
-            Some(found) => {
-                self.next += 1;
-                Some(Ok(found))
-            }
-            None => {
-                (self.next, self.rest) = (self.count, &[]);
-                Some(Err(LoadError::Length { entry }))
-            }
-        }
+        let read = self
+            .0
+            .next(|rest| Some((take_delimited(rest)?, take_delimited(rest)?)))?;
+        Some(read.map(|(entry, (key, value))| (entry, key, value)))
+    }
+}
+
+/// Walks the tombstones of a payload as raw keys.
+pub(crate) struct Tombstones<'a>(Walk<'a>);
+
+impl<'a> Tombstones<'a> {
+    /// The `count` tombstones of `payload`.
+    pub(crate) fn new(rest: &'a [u8], count: u32) -> Self {
+        let next = 0;
+        Tombstones(Walk { rest, next, count })
+    }
+}
+
+impl<'a> Iterator for Tombstones<'a> {
+    type Item = Result<(u32, &'a [u8]), LoadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next(take_delimited)
     }
 }
 
@@ -216,5 +259,21 @@ mod tests {
             too_few.as_slice(),
             [Err(LoadError::Length { entry: 0 })]
         ));
+    }
+
+    #[test]
+    fn tombstones_report_missing_and_surplus_bytes() {
+        let mut payload = Vec::new();
+        encode_tombstone(&mut payload, |out| out.extend_from_slice(b"key"));
+        encode_tombstone(&mut payload, |_| ());
+        let all: Vec<_> = Tombstones::new(&payload, 2).map(Result::unwrap).collect();
+        assert_eq!(all, [(0, b"key".as_slice()), (1, b"".as_slice())]);
+        let too_many = Tombstones::new(&payload, 3).last();
+        assert!(matches!(
+            too_many,
+            Some(Err(LoadError::Length { entry: 2 }))
+        ));
+        let too_few = Tombstones::new(&payload, 1).last();
+        assert!(matches!(too_few, Some(Err(LoadError::Length { entry: 1 }))));
     }
 }

@@ -78,7 +78,9 @@ mod write;
 
 use std::io;
 
-pub(crate) use entry::{Entries, decode_value, encode_entry, encode_value, take_delimited};
+pub(crate) use entry::{
+    Entries, Tombstones, decode_value, encode_entry, encode_tombstone, encode_value, take_delimited,
+};
 pub use footer::{ChunkIndex, FileIndex, StateMeta};
 pub use piece::{ChunkRole, PieceKind, ReplacedTables};
 pub use read::KeyedFileReader;

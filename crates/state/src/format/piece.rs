@@ -1,6 +1,6 @@
 //! What makes a file a piece: whether it stands alone, and what its parts do to earlier pieces.
 
-use tidegate_types::KeyGroupRange;
+use tidegate_types::{KeyGroup, KeyGroupRange};
 
 /// Whether a piece is whole by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,9 +40,41 @@ pub struct ReplacedTables {
 }
 
 impl ReplacedTables {
+    /// The tables of these key groups, which are in order, in as few ranges as possible.
+    pub(crate) fn of_state(
+        state: u32,
+        groups: &[KeyGroup],
+    ) -> impl Iterator<Item = ReplacedTables> {
+        let ranges = groups.chunk_by(|group, next| group.0.checked_add(1) == Some(next.0));
+        ranges.map(move |range| ReplacedTables {
+            state,
+            key_groups: KeyGroupRange {
+                start: range[0].0,
+                end: range[range.len() - 1].0,
+            },
+        })
+    }
+
     /// Whether all its tables come before all of `other`.
     pub(super) fn is_before(&self, other: &ReplacedTables) -> bool {
         let end = (self.state, self.key_groups.end);
         end < (other.state, other.key_groups.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_groups_in_a_row_are_one_range() {
+        let ranges = |groups: &[u16]| -> Vec<_> {
+            let groups: Vec<_> = groups.iter().copied().map(KeyGroup).collect();
+            let tables = ReplacedTables::of_state(7, &groups);
+            tables.map(|tables| tables.key_groups.to_string()).collect()
+        };
+        assert_eq!(ranges(&[]), [""; 0]);
+        assert_eq!(ranges(&[3]), ["3..=3"]);
+        assert_eq!(ranges(&[0, 1, 2, 4, 7, 8]), ["0..=2", "4..=4", "7..=8"]);
     }
 }

@@ -57,13 +57,13 @@ impl<'a> KeyedFileWriter<'a> {
             self.index.key_groups.contains(key_group),
             "key group {key_group} is in range"
         );
+        if entries == 0 {
+            return Ok(());
+        }
         assert!(
             role == ChunkRole::Entries || self.index.kind() == PieceKind::Changes,
             "a full piece has nothing to remove"
         );
-        if entries == 0 {
-            return Ok(());
-        }
         let payload_bytes = payload.len() as u64;
         let offset = self.bytes;
         self.index.chunks.push(ChunkIndex {

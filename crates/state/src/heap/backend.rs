@@ -1,24 +1,24 @@
 //! All keyed state of one subtask.
 
 use std::cell::RefCell;
-use std::io::{Read, Seek};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use tidegate_types::{CheckpointId, HASH_ID, KeyGroupRange, MaxParallelism};
+use tidegate_types::{CheckpointId, HASH_ID, KeyGroup, KeyGroupRange, MaxParallelism};
 
 use super::bound::{Bound, BoundState, Table};
 use super::content::Content;
 use super::entry_key::namespace_schema;
 use super::frozen::FrozenKeyedState;
-use super::link::{SnapshotTicket, snapshot_link};
+use super::link::{SnapshotLink, SnapshotTicket, snapshot_link};
 use super::restored::RestoredState;
 use super::shards::Shards;
 use super::snapshot::SnapshotProgress;
 use super::value::ValueState;
+use super::windows::{ChangeWindows, Cut, Extent, TrackedSnapshot};
 use crate::descriptor::{StateDescriptor, StateValue, ValueStateDescriptor};
 use crate::error::{AlreadyBound, RestoredStateMismatch, StateError};
-use crate::format::{ChunkIndex, FileError, FileIndex, KeyedFileReader, PieceKind, StateMeta};
+use crate::format::{FileIndex, ReplacedTables, StateMeta};
 use crate::key::{StateKey, schema_of};
 
 /// Keyed state in memory: the states of one subtask, over its range of key groups.
@@ -26,21 +26,23 @@ use crate::key::{StateKey, schema_of};
 /// Belongs to the worker thread. Restore first, bind the states, then process; the order of the
 /// first two doesn't matter.
 pub struct HeapKeyedBackend<K> {
-    max_parallelism: MaxParallelism,
-    key_groups: KeyGroupRange,
+    pub(super) max_parallelism: MaxParallelism,
+    pub(super) key_groups: KeyGroupRange,
     /// In the order in which they appeared; a state's position is its index in snapshots.
-    states: Vec<Slot>,
+    pub(super) states: Vec<Slot>,
     next_ticket: u64,
+    windows: ChangeWindows,
     key: PhantomData<fn(K)>,
 }
 
-enum Slot {
+/// A state, bound or not.
+pub(super) enum Slot {
     Bound(StateMeta, Box<dyn BoundState>),
     Restored(RestoredState),
 }
 
 impl Slot {
-    fn meta(&self) -> &StateMeta {
+    pub(super) fn meta(&self) -> &StateMeta {
         match self {
             Slot::Bound(meta, _) => meta,
             Slot::Restored(restored) => &restored.meta,
@@ -51,6 +53,31 @@ impl Slot {
         match self {
             Slot::Bound(_, state) => Some(&**state),
             Slot::Restored(_) => None,
+        }
+    }
+
+    /// Begins a snapshot and returns the key groups, among `own`, that it gets as a whole.
+    fn begin_snapshot(
+        &mut self,
+        link: &SnapshotLink,
+        state: u32,
+        cut: Cut,
+        own: KeyGroupRange,
+    ) -> Vec<KeyGroup> {
+        match self {
+            Slot::Bound(_, bound) => bound.begin_snapshot(link.clone(), state, cut),
+            Slot::Restored(restored) => match restored.snapshot(link, state, cut) {
+                true => own.iter().collect(),
+                false => Vec::new(),
+            },
+        }
+    }
+
+    /// Removes what was restored of some key groups.
+    pub(super) fn clear(&mut self, key_groups: KeyGroupRange) {
+        match self {
+            Slot::Bound(_, bound) => bound.clear(key_groups),
+            Slot::Restored(restored) => restored.clear(key_groups),
         }
     }
 }
@@ -74,6 +101,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
             key_groups,
             states: Vec::new(),
             next_ticket: 0,
+            windows: ChangeWindows::default(),
             key: PhantomData,
         }
     }
@@ -148,7 +176,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
                 self.check_not_pending()?;
                 let table = Rc::new(RefCell::new(make(shards())));
                 let state = Bound::new(&table);
-                load_restored(restored, &state)?;
+                restored.load_into(&state)?;
                 self.states[position] = Slot::Bound(declared, Box::new(state));
                 Ok(table)
             }
@@ -175,32 +203,63 @@ impl<K: StateKey> HeapKeyedBackend<K> {
         self.states.iter().map(entries).sum()
     }
 
-    /// Cuts a snapshot at this instant: what changes later is not in it. Nothing is copied here;
-    /// the time is proportional to the number of pages at most. Call
+    /// Cuts a snapshot at this instant: what changes later is not in it. It is whole by itself, and
+    /// no later one rests on it: a savepoint, or a checkpoint of a job without incremental ones.
+    /// Nothing is copied here; the time is proportional to the number of pages at most. Call
     /// [`advance_snapshots`](Self::advance_snapshots) between batches until it is done, or
     /// [`finish_snapshots`](Self::finish_snapshots). Several may be pending at once.
     ///
     /// # Panics
     /// If a state is borrowed.
     pub fn freeze(&mut self) -> FrozenKeyedState {
+        self.cut(Cut::APART, CheckpointId::NONE, CheckpointId::NONE)
+    }
+
+    /// Cuts a snapshot as [`freeze`](Self::freeze) does, on which later ones may rest. It contains
+    /// what has changed since its base (and possibly some that hasn't), or everything if there is
+    /// no base that this backend remembers; [`FrozenKeyedState::kind`] tells. From the first one on
+    /// changes are kept track of, which costs a little at every change of state.
+    ///
+    /// Snapshots that are given up, dropped or never complete do no harm, and those of `freeze`
+    /// leave no traces: what counts is which base a snapshot names.
+    ///
+    /// # Panics
+    /// If a state is borrowed; if ids don't grow from one call to the next.
+    pub fn freeze_tracked(&mut self, snapshot: &TrackedSnapshot) -> FrozenKeyedState {
+        let cut = self.windows.cut(snapshot);
+        let base = match cut.extent {
+            Extent::Everything => None,
+            Extent::Recent | Extent::Both => snapshot.base,
+        };
+        let base = base.unwrap_or(CheckpointId::NONE);
+        self.cut(cut, snapshot.checkpoint, base)
+    }
+
+    /// Whether changes are kept track of.
+    pub fn tracks_changes(&self) -> bool {
+        self.windows.is_open()
+    }
+
+    fn cut(&mut self, cut: Cut, checkpoint: CheckpointId, base: CheckpointId) -> FrozenKeyedState {
         let ticket = SnapshotTicket(self.next_ticket);
         self.next_ticket += 1;
         let (link, parts) = snapshot_link(ticket);
-        for (state, slot) in (0..).zip(&self.states) {
-            match slot {
-                Slot::Bound(_, bound) => bound.begin_snapshot(link.clone(), state),
-                Slot::Restored(restored) => restored.snapshot(&link, state),
+        let mut replaced = Vec::new();
+        for (state, slot) in (0..).zip(&mut self.states) {
+            let groups = slot.begin_snapshot(&link, state, cut, self.key_groups);
+            if cut.extent != Extent::Everything {
+                replaced.extend(ReplacedTables::of_state(state, &groups));
             }
         }
         let index = FileIndex {
-            checkpoint: CheckpointId::NONE,
-            base: CheckpointId::NONE,
+            checkpoint,
+            base,
             max_parallelism: self.max_parallelism,
             key_groups: self.key_groups,
             hash_id: HASH_ID.to_owned(),
             key_schema: schema_of::<K>(),
             states: self.states.iter().map(|slot| slot.meta().clone()).collect(),
-            replaced: Vec::new(),
+            replaced,
             chunks: Vec::new(),
         };
         FrozenKeyedState {
@@ -260,107 +319,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
             .any(|state| state.pending() > 0)
     }
 
-    /// Adds what a keyed state file holds of the backend's key groups. Call it for every file whose
-    /// range overlaps; only the chunks wanted are read, in file order. `file` is its name, for
-    /// errors. States that are not bound yet are kept as bytes until they are, and go into
-    /// snapshots meanwhile.
-    ///
-    /// # Errors
-    /// [`StateError::Restore`] if the file is damaged, of an unknown version, or made with another
-    /// key type, hash or max parallelism; [`StateError::RestoredStateMismatch`] if a state has
-    /// another type; [`StateError::Load`] if entries don't decode or come twice. The backend may
-    /// then hold a part of the file: drop it.
-    pub fn restore_file<R: Read + Seek>(
-        &mut self,
-        file: &str,
-        input: &mut R,
-    ) -> Result<(), StateError> {
-        self.check_not_pending()?;
-        let damaged = |cause| StateError::Restore {
-            file: file.into(),
-            cause: Box::new(cause),
-        };
-        let mut reader = KeyedFileReader::open(input).map_err(damaged)?;
-        self.check_fits(reader.index()).map_err(damaged)?;
-        let positions = self.place_states(&reader.index().states)?;
-        let mut payload = Vec::new();
-        for chunk in reader.chunks_in(self.key_groups) {
-            reader.read_chunk(&chunk, &mut payload).map_err(damaged)?;
-            self.add_chunk(positions[chunk.state as usize], &chunk, &payload)?;
-        }
-        Ok(())
-    }
-
-    fn check_fits(&self, index: &FileIndex) -> Result<(), FileError> {
-        if index.kind() == PieceKind::Changes {
-            return Err(FileError::OutOfOrder {
-                piece: format!("the changes of `{}` to `{}`", index.checkpoint, index.base),
-                previous: "nothing".to_owned(),
-            });
-        }
-        if index.hash_id != HASH_ID {
-            return Err(FileError::Hash {
-                saved: index.hash_id.clone(),
-                used: HASH_ID,
-            });
-        }
-        if index.max_parallelism != self.max_parallelism {
-            return Err(FileError::MaxParallelism {
-                saved: index.max_parallelism.get(),
-                declared: self.max_parallelism.get(),
-            });
-        }
-        let declared = schema_of::<K>();
-        if index.key_schema != declared {
-            return Err(FileError::KeySchema {
-                saved: index.key_schema.clone(),
-                declared,
-            });
-        }
-        Ok(())
-    }
-
-    /// Where each state of a file goes. Types are compared before any data is read.
-    fn place_states(&mut self, saved: &[StateMeta]) -> Result<Vec<usize>, StateError> {
-        let mut positions = Vec::with_capacity(saved.len());
-        for meta in saved {
-            let known = self
-                .states
-                .iter()
-                .position(|slot| slot.meta().name == meta.name);
-            if let Some(position) = known {
-                check_restored(meta, self.states[position].meta())?;
-                positions.push(position);
-            } else {
-                positions.push(self.states.len());
-                let restored = RestoredState {
-                    meta: meta.clone(),
-                    chunks: Vec::new(),
-                };
-                self.states.push(Slot::Restored(restored));
-            }
-        }
-        Ok(positions)
-    }
-
-    fn add_chunk(
-        &mut self,
-        position: usize,
-        chunk: &ChunkIndex,
-        payload: &[u8],
-    ) -> Result<(), StateError> {
-        let &ChunkIndex {
-            key_group, entries, ..
-        } = chunk;
-        let slot = &mut self.states[position];
-        let loaded = match slot {
-            Slot::Bound(_, state) => state.load(key_group, entries, payload),
-            Slot::Restored(restored) => restored.keep(key_group, entries, payload),
-        };
-        loaded.map_err(|cause| StateError::load(&slot.meta().name, key_group, cause))
-    }
-
-    fn check_not_pending(&self) -> Result<(), StateError> {
+    pub(super) fn check_not_pending(&self) -> Result<(), StateError> {
         let pending = self
             .states
             .iter()
@@ -382,7 +341,7 @@ fn already_bound(bound: &StateMeta, requested: &StateMeta) -> StateError {
     }))
 }
 
-fn check_restored(saved: &StateMeta, declared: &StateMeta) -> Result<(), StateError> {
+pub(super) fn check_restored(saved: &StateMeta, declared: &StateMeta) -> Result<(), StateError> {
     if saved == declared {
         return Ok(());
     }
@@ -393,13 +352,4 @@ fn check_restored(saved: &StateMeta, declared: &StateMeta) -> Result<(), StateEr
             declared: declared.to_string(),
         },
     )))
-}
-
-fn load_restored(restored: &RestoredState, state: &dyn BoundState) -> Result<(), StateError> {
-    for chunk in &restored.chunks {
-        state
-            .load(chunk.key_group, chunk.entries, &chunk.payload)
-            .map_err(|cause| StateError::load(&restored.meta.name, chunk.key_group, cause))?;
-    }
-    Ok(())
 }

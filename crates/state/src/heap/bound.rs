@@ -5,14 +5,16 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use tidegate_types::KeyGroup;
+use tidegate_types::{KeyGroup, KeyGroupRange};
 
 use super::content::Content;
 use super::link::{SnapshotLink, SnapshotTicket};
+use super::restored::{RawChunk, RawLayer};
 use super::shards::{LoadRefusal, Shards};
 use super::snapshot::SnapshotProgress;
+use super::windows::Cut;
 use crate::error::LoadError;
-use crate::format::Entries;
+use crate::format::{Entries, Tombstones};
 use crate::key::StateKey;
 
 /// What a kind of state keeps: the entries, and what else its accesses need.
@@ -31,11 +33,16 @@ pub(super) trait BoundState {
     fn table(&self) -> &dyn Any;
     fn len(&self) -> usize;
     fn pending(&self) -> usize;
-    fn begin_snapshot(&self, link: SnapshotLink, state: u32);
+    /// Returns the key groups that the snapshot gets as a whole.
+    fn begin_snapshot(&self, link: SnapshotLink, state: u32, cut: Cut) -> Vec<KeyGroup>;
     fn advance(&self, budget: &mut usize, throttle: bool) -> SnapshotProgress;
     fn cancel(&self, ticket: SnapshotTicket);
     /// Adds the entries of one chunk.
-    fn load(&self, group: KeyGroup, entries: u32, payload: &[u8]) -> Result<(), LoadError>;
+    fn load(&self, group: KeyGroup, chunk: &RawChunk) -> Result<(), LoadError>;
+    /// Applies what a piece of changes says of a key group.
+    fn change(&self, group: KeyGroup, layer: &RawLayer) -> Result<(), LoadError>;
+    /// Removes all that was loaded of some key groups.
+    fn clear(&self, groups: KeyGroupRange);
 }
 
 /// Shares a table with the handles.
@@ -72,9 +79,9 @@ where
         self.table.borrow().shards().pending.len()
     }
 
-    fn begin_snapshot(&self, link: SnapshotLink, state: u32) {
+    fn begin_snapshot(&self, link: SnapshotLink, state: u32, cut: Cut) -> Vec<KeyGroup> {
         let mut table = self.table.borrow_mut();
-        table.shards_mut().begin_snapshot(link, state);
+        table.shards_mut().begin_snapshot(link, state, cut)
     }
 
     fn advance(&self, budget: &mut usize, throttle: bool) -> SnapshotProgress {
@@ -86,22 +93,71 @@ where
         self.table.borrow_mut().shards_mut().cancel(ticket);
     }
 
-    fn load(&self, group: KeyGroup, entries: u32, payload: &[u8]) -> Result<(), LoadError> {
+    fn load(&self, group: KeyGroup, chunk: &RawChunk) -> Result<(), LoadError> {
         let mut table = self.table.borrow_mut();
         table.restored();
         let shards = table.shards_mut();
-        // A corrupt count must not reserve more than the payload can hold: 2 bytes per entry.
-        shards.reserve(group, (entries as usize).min(payload.len() / 2));
-        for read in Entries::new(payload, entries) {
-            let (entry, key, value) = read?;
-            let (key, part) = C::decode(entry, key, value)?;
-            shards
-                .load(group, key, part)
-                .map_err(|refusal| match refusal {
-                    LoadRefusal::Belongs(belongs) => LoadError::KeyGroup { entry, belongs },
-                    LoadRefusal::Duplicate => LoadError::Duplicate { entry },
-                })?;
+        shards.begin_load();
+        load_chunk(shards, group, chunk)
+    }
+
+    fn change(&self, group: KeyGroup, layer: &RawLayer) -> Result<(), LoadError> {
+        let mut table = self.table.borrow_mut();
+        table.restored();
+        let shards = table.shards_mut();
+        shards.begin_load();
+        for chunk in &layer.tombstones {
+            for read in Tombstones::new(&chunk.payload, chunk.entries) {
+                let (entry, key) = read?;
+                let key = C::decode_key(key).map_err(|cause| LoadError::Key { entry, cause })?;
+                let unloaded = shards.unload(group, &key);
+                unloaded.map_err(|refusal| refusal.of_entry(entry))?;
+            }
         }
-        Ok(())
+        // Entries replace all that was under their keys: so each key is free to come once.
+        for chunk in &layer.entries {
+            for read in Entries::new(&chunk.payload, chunk.entries) {
+                let (entry, key, value) = read?;
+                let (key, _) = C::decode(entry, key, value)?;
+                let unloaded = shards.unload(group, &key);
+                unloaded.map_err(|refusal| refusal.of_entry(entry))?;
+            }
+        }
+        let mut entries = layer.entries.iter();
+        entries.try_for_each(|chunk| load_chunk(shards, group, chunk))
+    }
+
+    fn clear(&self, groups: KeyGroupRange) {
+        let mut table = self.table.borrow_mut();
+        table.restored();
+        let shards = table.shards_mut();
+        shards.begin_load();
+        groups.iter().for_each(|group| shards.clear(group));
+    }
+}
+
+fn load_chunk<K: StateKey, C: Content, N: StateKey>(
+    shards: &mut Shards<K, C, N>,
+    group: KeyGroup,
+    chunk: &RawChunk,
+) -> Result<(), LoadError> {
+    // A corrupt count must not reserve more than the payload can hold: 2 bytes per entry.
+    let RawChunk { entries, payload } = chunk;
+    shards.reserve(group, (*entries as usize).min(payload.len() / 2));
+    for read in Entries::new(payload, *entries) {
+        let (entry, key, value) = read?;
+        let (key, part) = C::decode(entry, key, value)?;
+        let loaded = shards.load(group, key, part);
+        loaded.map_err(|refusal| refusal.of_entry(entry))?;
+    }
+    Ok(())
+}
+
+impl LoadRefusal {
+    fn of_entry(self, entry: u32) -> LoadError {
+        match self {
+            LoadRefusal::Belongs(belongs) => LoadError::KeyGroup { entry, belongs },
+            LoadRefusal::Duplicate => LoadError::Duplicate { entry },
+        }
     }
 }

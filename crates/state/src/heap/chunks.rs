@@ -8,7 +8,7 @@ use std::io;
 
 use tidegate_types::KeyGroup;
 
-use crate::format::{ChunkRole, KeyedFileWriter, encode_entry};
+use crate::format::{ChunkRole, KeyedFileWriter, PieceKind, encode_entry, encode_tombstone};
 
 /// Payload of a chunk that is written without waiting for more.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -22,22 +22,64 @@ struct Chunk {
     payload: Vec<u8>,
 }
 
-/// Chunks that are being filled.
+impl Chunk {
+    fn count(&mut self, entries: u32) {
+        let sum = self.entries.checked_add(entries);
+        self.entries = sum.expect("a chunk is written long before 2^32 entries");
+    }
+}
+
+/// What is gathered for one state and key group.
 #[derive(Default)]
+struct Filling {
+    tombstones: Chunk,
+    entries: Chunk,
+}
+
+impl Filling {
+    fn bytes(&self) -> usize {
+        self.tombstones.payload.len() + self.entries.payload.len()
+    }
+
+    fn write(self, place: (u32, KeyGroup), file: &mut KeyedFileWriter<'_>) -> io::Result<()> {
+        let (state, key_group) = place;
+        for (role, chunk) in [
+            (ChunkRole::Tombstones, self.tombstones),
+            (ChunkRole::Entries, self.entries),
+        ] {
+            file.chunk((state, key_group, role), chunk.entries, &chunk.payload)?;
+        }
+        Ok(())
+    }
+}
+
+/// Chunks that are being filled.
 pub(super) struct ChunkBuffers {
-    filling: BTreeMap<(u32, KeyGroup), Chunk>,
+    kind: PieceKind,
+    filling: BTreeMap<(u32, KeyGroup), Filling>,
     /// Those of `filling` that are due.
     full: Vec<(u32, KeyGroup)>,
     waiting_bytes: usize,
 }
 
 impl ChunkBuffers {
+    /// Buffers for a piece of this kind.
+    pub(super) fn new(kind: PieceKind) -> Self {
+        ChunkBuffers {
+            kind,
+            filling: BTreeMap::new(),
+            full: Vec::new(),
+            waiting_bytes: 0,
+        }
+    }
+
     /// The chunk for this state and key group.
     pub(super) fn chunk(&mut self, state: u32, key_group: KeyGroup) -> OpenChunk<'_> {
-        let chunk = self.filling.entry((state, key_group)).or_default();
+        let filling = self.filling.entry((state, key_group)).or_default();
         OpenChunk {
-            bytes_before: chunk.payload.len(),
-            chunk,
+            kind: self.kind,
+            bytes_before: filling.bytes(),
+            filling,
             place: (state, key_group),
             full: &mut self.full,
             waiting_bytes: &mut self.waiting_bytes,
@@ -51,9 +93,9 @@ impl ChunkBuffers {
         }
         for place in std::mem::take(&mut self.full) {
             // A place is listed twice if it was appended to again before being written.
-            if let Some(chunk) = self.filling.remove(&place) {
-                self.waiting_bytes -= chunk.payload.len();
-                file.chunk(entries_of(place), chunk.entries, &chunk.payload)?;
+            if let Some(filling) = self.filling.remove(&place) {
+                self.waiting_bytes -= filling.bytes();
+                filling.write(place, file)?;
             }
         }
         Ok(())
@@ -63,20 +105,17 @@ impl ChunkBuffers {
     pub(super) fn write_all(&mut self, file: &mut KeyedFileWriter<'_>) -> io::Result<()> {
         self.full.clear();
         self.waiting_bytes = 0;
-        for (place, chunk) in std::mem::take(&mut self.filling) {
-            file.chunk(entries_of(place), chunk.entries, &chunk.payload)?;
+        for (place, filling) in std::mem::take(&mut self.filling) {
+            filling.write(place, file)?;
         }
         Ok(())
     }
 }
 
-fn entries_of((state, key_group): (u32, KeyGroup)) -> (u32, KeyGroup, ChunkRole) {
-    (state, key_group, ChunkRole::Entries)
-}
-
-/// Access to one chunk that is being filled.
+/// Access to the chunk of one state and key group that is being filled.
 pub(super) struct OpenChunk<'a> {
-    chunk: &'a mut Chunk,
+    kind: PieceKind,
+    filling: &'a mut Filling,
     place: (u32, KeyGroup),
     bytes_before: usize,
     full: &'a mut Vec<(u32, KeyGroup)>,
@@ -91,26 +130,34 @@ impl OpenChunk<'_> {
         key: impl FnOnce(&mut Vec<u8>),
         value: impl FnOnce(&mut Vec<u8>) -> postcard::Result<()>,
     ) -> postcard::Result<()> {
-        encode_entry(&mut self.chunk.payload, key, value)?;
-        self.count(1);
+        let chunk = &mut self.filling.entries;
+        encode_entry(&mut chunk.payload, key, value)?;
+        chunk.count(1);
         Ok(())
     }
 
     /// Appends entries that are encoded already.
     pub(super) fn append_raw(&mut self, entries: u32, payload: &[u8]) {
-        self.chunk.payload.extend_from_slice(payload);
-        self.count(entries);
+        let chunk = &mut self.filling.entries;
+        chunk.payload.extend_from_slice(payload);
+        chunk.count(entries);
     }
 
-    fn count(&mut self, entries: u32) {
-        let sum = self.chunk.entries.checked_add(entries);
-        self.chunk.entries = sum.expect("a chunk is written long before 2^32 entries");
+    /// Forgets what earlier pieces have under the key that `key` writes. A full piece has nothing
+    /// to forget.
+    #[inline]
+    pub(super) fn forget(&mut self, key: impl FnOnce(&mut Vec<u8>)) {
+        if self.kind == PieceKind::Changes {
+            let chunk = &mut self.filling.tombstones;
+            encode_tombstone(&mut chunk.payload, key);
+            chunk.count(1);
+        }
     }
 }
 
 impl Drop for OpenChunk<'_> {
     fn drop(&mut self) {
-        let bytes = self.chunk.payload.len();
+        let bytes = self.filling.bytes();
         *self.waiting_bytes += bytes - self.bytes_before;
         if bytes >= CHUNK_BYTES {
             self.full.push(self.place);
@@ -156,17 +203,13 @@ mod tests {
     fn written(payloads: &[(u16, usize)]) -> (Vec<(u16, u32, u64)>, usize) {
         let (mut out, mut most) = (Vec::new(), 0);
         let mut file = KeyedFileWriter::start(&mut out, index()).unwrap();
-        let mut chunks = ChunkBuffers::default();
+        let mut chunks = ChunkBuffers::new(PieceKind::Full);
         for &(group, bytes) in payloads {
             chunks
                 .chunk(0, KeyGroup(group))
                 .append_raw(1, &vec![0; bytes]);
             chunks.write_full(&mut file).unwrap();
-            let waiting = chunks
-                .filling
-                .values()
-                .map(|chunk| chunk.payload.len())
-                .sum::<usize>();
+            let waiting = chunks.filling.values().map(Filling::bytes).sum::<usize>();
             assert_eq!(chunks.waiting_bytes, waiting);
             most = most.max(waiting);
         }

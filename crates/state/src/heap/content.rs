@@ -6,7 +6,7 @@ use super::entry_key::EntryKey;
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
 use crate::format::{decode_value, encode_value};
-use crate::key::StateKey;
+use crate::key::{KeyError, StateKey};
 
 /// The content of an entry of a table. A clone shares nothing that either side can change: it is
 /// what a snapshot holds on to while the stream goes on.
@@ -15,12 +15,19 @@ pub(super) trait Content: Clone + Send + 'static {
     type Part;
 
     /// Appends what the keys of all entries for this content begin with: the key itself, but for
-    /// map keys.
+    /// map keys. A tombstone has only that.
+    #[inline]
     fn encode_key<K: StateKey, N: StateKey>(key: &EntryKey<K, N>, out: &mut Vec<u8>) {
         key.encode(out);
     }
 
-    /// Appends all entries for this content.
+    /// Reads what [`encode_key`](Self::encode_key) appends.
+    fn decode_key<K: StateKey, N: StateKey>(bytes: &[u8]) -> Result<EntryKey<K, N>, KeyError> {
+        EntryKey::decode(bytes)
+    }
+
+    /// Appends all entries for this content. Kinds that have several per key first forget what
+    /// earlier pieces have of it.
     fn encode<K: StateKey, N: StateKey>(
         &self,
         key: &EntryKey<K, N>,

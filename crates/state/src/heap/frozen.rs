@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use tidegate_types::CheckpointId;
+
 use super::chunks::ChunkBuffers;
 use super::link::{FrozenPart, SnapshotReceiver, SnapshotTicket};
 use crate::error::StateError;
-use crate::format::{FileIndex, KeyedFileSummary, KeyedFileWriter};
+use crate::format::{FileIndex, KeyedFileSummary, KeyedFileWriter, PieceKind};
 
 /// The keyed state of a subtask at one instant; goes to the thread that writes it.
 ///
@@ -21,6 +23,8 @@ impl std::fmt::Debug for FrozenKeyedState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FrozenKeyedState")
             .field("ticket", &self.ticket)
+            .field("checkpoint", &self.index.checkpoint)
+            .field("base", &self.index.base)
             .field("key_groups", &self.index.key_groups)
             .field("states", &self.index.states)
             .finish_non_exhaustive()
@@ -31,6 +35,16 @@ impl FrozenKeyedState {
     /// For [`HeapKeyedBackend::cancel_snapshot`](super::HeapKeyedBackend::cancel_snapshot).
     pub fn ticket(&self) -> SnapshotTicket {
         self.ticket
+    }
+
+    /// Whether it is whole by itself, or changes the state of [`base`](Self::base).
+    pub fn kind(&self) -> PieceKind {
+        self.index.kind()
+    }
+
+    /// The checkpoint that it changes: a restore needs its pieces first.
+    pub fn base(&self) -> Option<CheckpointId> {
+        Some(self.index.base).filter(|base| *base != CheckpointId::NONE)
     }
 
     /// Whether the backend had any state, bound or restored. Without, no file is needed.
@@ -52,8 +66,8 @@ impl FrozenKeyedState {
         let states = index.states.clone();
         let key_groups = index.key_groups;
         let write = |cause| StateError::Write { cause };
+        let mut chunks = ChunkBuffers::new(index.kind());
         let mut file = KeyedFileWriter::start(out, index).map_err(write)?;
-        let mut chunks = ChunkBuffers::default();
         let mut states_done = 0;
         while states_done < states.len() {
             match parts.next() {

@@ -1,9 +1,11 @@
-//! Copied entries on their way to the writers.
+//! Copied entries, and keys that are gone, on their way to the writers.
 
-use std::sync::{Arc, Mutex};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_types::KeyGroup;
 
+use super::changes::Removed;
 use super::chunks::ChunkBuffers;
 use super::content::Content;
 use super::entry_key::EntryKey;
@@ -69,10 +71,7 @@ impl<K: StateKey, C: Content, N: StateKey> FrozenPack for SharedPack<K, C, N> {
         chunks: &mut ChunkBuffers,
     ) -> Result<(), (KeyGroup, postcard::Error)> {
         // A poisoned lock only means that the serialiser panicked for another snapshot.
-        let pack = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let pack = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut start = 0;
         for &(key_group, end) in &pack.runs {
             let mut chunk = chunks.chunk(state, key_group);
@@ -82,6 +81,52 @@ impl<K: StateKey, C: Content, N: StateKey> FrozenPack for SharedPack<K, C, N> {
                     .map_err(|cause| (key_group, cause))?;
             }
             start = end;
+        }
+        Ok(())
+    }
+}
+
+/// Keys that are gone, by key group.
+pub(super) struct RemovedPack<K, C, N> {
+    groups: Vec<(KeyGroup, Vec<Removed<EntryKey<K, N>>>)>,
+    content: PhantomData<fn(C)>,
+}
+
+impl<K, C, N> Default for RemovedPack<K, C, N> {
+    fn default() -> Self {
+        RemovedPack {
+            groups: Vec::new(),
+            content: PhantomData,
+        }
+    }
+}
+
+impl<K, C, N> RemovedPack<K, C, N> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    pub(super) fn push(&mut self, key_group: KeyGroup, removed: Vec<Removed<EntryKey<K, N>>>) {
+        if !removed.is_empty() {
+            self.groups.push((key_group, removed));
+        }
+    }
+}
+
+impl<K: StateKey, C: Content, N: StateKey> FrozenPack for RemovedPack<K, C, N> {
+    fn encode(
+        &self,
+        state: u32,
+        chunks: &mut ChunkBuffers,
+    ) -> Result<(), (KeyGroup, postcard::Error)> {
+        for (key_group, segments) in &self.groups {
+            let mut chunk = chunks.chunk(state, *key_group);
+            for removed in segments {
+                let removed = removed.lock().unwrap_or_else(PoisonError::into_inner);
+                for key in &*removed {
+                    chunk.forget(|out| C::encode_key(key, out));
+                }
+            }
         }
         Ok(())
     }

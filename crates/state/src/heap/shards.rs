@@ -2,12 +2,14 @@
 //!
 //! [`snapshot`](super::snapshot) holds what copies pages out. The rule between the two: while a
 //! snapshot is pending, whoever changes a page first calls `ensure_copied` for it, and whoever
-//! makes a table grow first calls `copy_shard`.
+//! makes a table grow first calls `copy_shard`. Then the change is noted, if changes are kept track
+//! of ([`changes`](super::changes)).
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use tidegate_types::{KeyGroup, KeyGroupRange, MaxParallelism};
 
+use super::changes::ShardChanges;
 use super::content::Content;
 use super::entry_key::{EntryKey, Lookup};
 use super::snapshot::{Cursor, PendingSnapshot};
@@ -19,6 +21,8 @@ pub(super) struct Shard<K, C, N> {
     /// Per page the sequence number of the newest snapshot that has it. Kept up only while a
     /// snapshot is pending.
     pub(super) copied: Vec<u32>,
+    /// What has changed, if that is kept track of.
+    pub(super) changes: Option<ShardChanges<EntryKey<K, N>>>,
 }
 
 /// All tables of one state.
@@ -28,8 +32,10 @@ pub(super) struct Shards<K, C, N = ()> {
     /// By key group, from the first of the range.
     pub(super) shards: Vec<Shard<K, C, N>>,
     pub(super) len: usize,
-    /// Snapshots that still lack pages, oldest first. Empty most of the time: then every access is
-    /// a plain table access behind one predictable branch.
+    /// Whether changes are kept track of. If not, and nothing is pending, every access is a plain
+    /// table access behind one predictable branch.
+    pub(super) tracked: bool,
+    /// Snapshots that still lack pages, oldest first. Empty most of the time.
     pub(super) pending: Vec<PendingSnapshot<K, C, N>>,
     /// Sequence number of the newest pending snapshot.
     pub(super) sequence: u32,
@@ -46,12 +52,14 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         let shard = |_| Shard {
             entries: HashTable::new(),
             copied: Vec::new(),
+            changes: None,
         };
         Shards {
             key_groups,
             max_parallelism,
             shards: key_groups.iter().map(shard).collect(),
             len: 0,
+            tracked: false,
             pending: Vec::new(),
             sequence: 0,
             cursor: Cursor::default(),
@@ -87,13 +95,13 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         at: Lookup<'_, Q, N>,
     ) -> Option<&mut C> {
         let index = self.shard_index(at.hash);
-        if self.pending.is_empty() {
+        if !self.is_watched() {
             let entries = &mut self.shards[index].entries;
             let entry = entries.find_mut(at.table_hash(), |entry| at.is(&entry.0))?;
             return Some(&mut entry.1);
         }
         let bucket = self.find_bucket(index, &at)?;
-        self.ensure_copied(index, bucket, None);
+        self.before_change(index, bucket);
         self.content_mut(index, bucket)
     }
 
@@ -105,9 +113,8 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     ) -> &mut C {
         let index = self.shard_index(at.hash);
         let bucket = match self.find_bucket(index, &at) {
-            Some(bucket) if self.pending.is_empty() => bucket,
             Some(bucket) => {
-                self.ensure_copied(index, bucket, None);
+                self.before_change(index, bucket);
                 bucket
             }
             None => self.insert(index, at.table_hash(), (at.to_entry_key(), make())),
@@ -119,24 +126,65 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     /// Inserts a key that isn't there and returns its bucket. Pending snapshots get its page
     /// without it.
     fn insert(&mut self, index: usize, table_hash: u64, entry: (EntryKey<K, N>, C)) -> usize {
-        let pending = !self.pending.is_empty();
+        let watched = self.is_watched();
         let entries = &self.shards[index].entries;
-        if pending && entries.len() == entries.capacity() {
-            // Ordering: growing moves entries between pages, so all pages go out first.
-            self.copy_shard(index);
-            let shard = &mut self.shards[index];
-            shard.entries.reserve(1, stored_hash);
-            self.mark_shard_copied(index);
+        if watched && entries.len() == entries.capacity() {
+            self.grow(index);
         }
         let entries = &mut self.shards[index].entries;
         let bucket = entries
             .insert_unique(table_hash, entry, stored_hash)
             .bucket_index();
         self.len += 1;
-        if pending {
-            self.ensure_copied(index, bucket, Some(bucket));
+        if watched {
+            if !self.pending.is_empty() {
+                self.ensure_copied(index, bucket, Some(bucket));
+            }
+            self.note_change(index, bucket);
         }
         bucket
+    }
+
+    /// Makes room for one more entry, which moves all others.
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        let pending = !self.pending.is_empty();
+        if pending {
+            // Ordering: entries move between pages, so all pages go out first.
+            self.copy_shard(index);
+        }
+        let shard = &mut self.shards[index];
+        shard.entries.reserve(1, stored_hash);
+        if let Some(changes) = &mut shard.changes {
+            changes.on_rehash(Self::pages(&shard.entries));
+        }
+        if pending {
+            self.mark_shard_copied(index);
+        }
+    }
+
+    /// Whether a change of an entry concerns anybody but the entry.
+    #[inline]
+    fn is_watched(&self) -> bool {
+        self.tracked | !self.pending.is_empty()
+    }
+
+    /// Does what must precede a change of an entry that is there.
+    #[inline]
+    fn before_change(&mut self, index: usize, bucket: usize) {
+        if !self.pending.is_empty() {
+            self.ensure_copied(index, bucket, None);
+        }
+        self.note_change(index, bucket);
+    }
+
+    #[inline]
+    fn note_change(&mut self, index: usize, bucket: usize) {
+        if self.tracked
+            && let Some(changes) = &mut self.shards[index].changes
+        {
+            changes.on_write(bucket / Self::PAGE_BUCKETS, bucket % Self::PAGE_BUCKETS);
+        }
     }
 
     #[inline]
@@ -146,9 +194,28 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         if !self.pending.is_empty() {
             self.ensure_copied(index, bucket, None);
         }
-        let entry = self.shards[index].entries.get_bucket_entry(bucket).ok()?;
+        let shard = &mut self.shards[index];
+        let entry = shard.entries.get_bucket_entry(bucket).ok()?;
+        let ((key, content), _) = entry.remove();
         self.len -= 1;
-        Some(entry.remove().0.1)
+        if let Some(changes) = &mut shard.changes {
+            changes.on_remove(key, shard.entries.len());
+        }
+        Some(content)
+    }
+
+    /// Prepares for restored entries. What is restored into a table is new to all checkpoints, so
+    /// whatever was kept track of means nothing.
+    pub(super) fn begin_load(&mut self) {
+        assert!(
+            self.pending.is_empty(),
+            "nothing is loaded while a snapshot is pending"
+        );
+        if std::mem::take(&mut self.tracked) {
+            self.shards
+                .iter_mut()
+                .for_each(|shard| shard.changes = None);
+        }
     }
 
     /// Moves what is in the namespaces `sources` of a key into the entry at `target`, where `merge`
@@ -183,16 +250,8 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         key: EntryKey<K, N>,
         part: C::Part,
     ) -> Result<(), LoadRefusal> {
-        assert!(
-            self.pending.is_empty(),
-            "nothing is loaded while a snapshot is pending"
-        );
         let at = key.lookup();
-        let belongs = self.max_parallelism.key_group(at.hash);
-        if belongs != group {
-            return Err(LoadRefusal::Belongs(belongs));
-        }
-        let index = self.shard_index(at.hash);
+        let index = self.shard_for_load(group, at.hash)?;
         let entries = &mut self.shards[index].entries;
         match entries.entry(at.table_hash(), |entry| entry.0 == key, stored_hash) {
             Entry::Occupied(mut entry) => match entry.get_mut().1.add_part(part) {
@@ -207,12 +266,43 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         }
     }
 
+    /// Removes what was restored under a key of key group `group`, if anything.
+    pub(super) fn unload(
+        &mut self,
+        group: KeyGroup,
+        key: &EntryKey<K, N>,
+    ) -> Result<(), LoadRefusal> {
+        let at = key.lookup();
+        let index = self.shard_for_load(group, at.hash)?;
+        let entries = &mut self.shards[index].entries;
+        if let Ok(entry) = entries.find_entry(at.table_hash(), |entry| entry.0 == *key) {
+            entry.remove();
+            self.len -= 1;
+        }
+        Ok(())
+    }
+
+    fn shard_for_load(&self, group: KeyGroup, hash: u64) -> Result<usize, LoadRefusal> {
+        assert!(!self.is_watched(), "restoring has begun");
+        let belongs = self.max_parallelism.key_group(hash);
+        if belongs != group {
+            return Err(LoadRefusal::Belongs(belongs));
+        }
+        Ok(self.shard_index(hash))
+    }
+
+    /// Removes all that was restored of `group`.
+    pub(super) fn clear(&mut self, group: KeyGroup) {
+        assert!(!self.is_watched(), "restoring has begun");
+        let index = usize::from(group.0 - self.key_groups.start);
+        let entries = &mut self.shards[index].entries;
+        self.len -= entries.len();
+        entries.clear();
+    }
+
     /// Makes room for `additional` entries in the table of `group`.
     pub(super) fn reserve(&mut self, group: KeyGroup, additional: usize) {
-        assert!(
-            self.pending.is_empty(),
-            "nothing is loaded while a snapshot is pending"
-        );
+        assert!(!self.is_watched(), "restoring has begun");
         let index = usize::from(group.0 - self.key_groups.start);
         self.shards[index].entries.reserve(additional, stored_hash);
     }

@@ -7,16 +7,22 @@
 //!
 //! Pages are small (1 KiB), since right after a freeze almost every write has to copy one. Copies
 //! are gathered in an outbox and sent on in larger packs.
+//!
+//! A snapshot of changes gets of a page what changed in it ([`changes`](super::changes)), unless it
+//! gets the whole table. Snapshots that want different entries of the same page don't share.
 
 use std::sync::Arc;
 
+use hashbrown::HashTable;
 use tidegate_types::KeyGroup;
 
+use super::changes::{ShardChanges, TableChanges};
 use super::content::Content;
 use super::entry_key::EntryKey;
 use super::link::{FrozenPart, SnapshotLink, SnapshotTicket};
-use super::pack::Pack;
-use super::shards::Shards;
+use super::pack::{Pack, RemovedPack};
+use super::shards::{Shard, Shards};
+use super::windows::Cut;
 use crate::key::StateKey;
 
 /// Bytes of the buckets of one page.
@@ -55,10 +61,29 @@ pub(super) struct PendingSnapshot<K, C, N> {
     /// Index of this state in the snapshot.
     state: u32,
     sequence: u32,
+    cut: Cut,
+    /// Per shard whether it wants all entries, not only those that have changed.
+    whole: Vec<bool>,
     /// Shards that the cursor has yet to pass.
     shards_left: usize,
     /// Copies for this snapshot and all later ones, not sent yet.
     outbox: Pack<K, C, N>,
+    /// Copies for this snapshot alone, not sent yet.
+    own: Pack<K, C, N>,
+}
+
+impl<K, C, N> PendingSnapshot<K, C, N> {
+    /// The buckets that it wants of a page, which it sees for the first time.
+    fn take_page(&self, index: usize, shard: &mut Shard<K, C, N>, page: usize) -> u64 {
+        let changed = shard
+            .changes
+            .as_mut()
+            .map(|changes| changes.take_page(page, self.cut));
+        match changed {
+            Some(changed) if !self.whole[index] => changed,
+            _ => u64::MAX,
+        }
+    }
 }
 
 /// Where background copying goes on.
@@ -70,7 +95,7 @@ pub(super) struct Cursor {
 
 impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     /// Buckets per page; at least 8, however large an entry is.
-    const PAGE_BUCKETS: usize = clamp(
+    pub(super) const PAGE_BUCKETS: usize = clamp(
         PAGE_BYTES / max(size_of::<(EntryKey<K, N>, C)>(), 1),
         8,
         PAGE_BUCKETS_MAX,
@@ -90,8 +115,14 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         )
     };
 
-    /// The instant of a snapshot: from here on, changes are not part of it.
-    pub(super) fn begin_snapshot(&mut self, link: SnapshotLink, state: u32) {
+    /// The instant of a snapshot: from here on, changes are not part of it. Returns the key groups
+    /// that it gets as a whole, in order.
+    pub(super) fn begin_snapshot(
+        &mut self,
+        link: SnapshotLink,
+        state: u32,
+        cut: Cut,
+    ) -> Vec<KeyGroup> {
         self.drop_abandoned();
         if self.pending.is_empty() {
             self.renew_marks();
@@ -103,17 +134,55 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
             .sequence
             .checked_add(1)
             .expect("marks were renewed at the limit");
-        let (sequence, shards_left) = (self.sequence, self.shards.len());
-        let outbox = Pack::default();
+        let whole = self.cut_changes(&link, state, cut);
+        let groups = self.key_groups.iter().zip(&whole);
+        let replaced = groups.filter(|(_, whole)| **whole).map(|(group, _)| group);
+        let replaced = replaced.collect();
         self.pending.push(PendingSnapshot {
             link,
             state,
-            sequence,
-            shards_left,
-            outbox,
+            sequence: self.sequence,
+            cut,
+            whole,
+            shards_left: self.shards.len(),
+            outbox: Pack::default(),
+            own: Pack::default(),
         });
         // The shard under the cursor counts for this snapshot only as a whole.
         self.cursor.page = 0;
+        replaced
+    }
+
+    /// Which shards a snapshot gets as a whole. Sends it the keys that are gone from the others.
+    fn cut_changes(&mut self, link: &SnapshotLink, state: u32, cut: Cut) -> Vec<bool> {
+        let mut whole = vec![true; self.shards.len()];
+        if !cut.tracks {
+            return whole;
+        }
+        if !std::mem::replace(&mut self.tracked, true) {
+            for shard in &mut self.shards {
+                shard.changes = Some(ShardChanges::new(Self::pages(&shard.entries)));
+            }
+        }
+        let mut gone = RemovedPack::<K, C, N>::default();
+        for ((group, shard), whole) in self.key_groups.iter().zip(&mut self.shards).zip(&mut whole)
+        {
+            let changes = shard.changes.as_mut().map(|changes| changes.cut(cut));
+            if let Some(TableChanges::Since(removed)) = changes {
+                *whole = false;
+                gone.push(group, removed);
+            }
+        }
+        if !gone.is_empty() {
+            let pack = Arc::new(gone);
+            link.send(FrozenPart::Pack { state, pack });
+        }
+        whole
+    }
+
+    /// Number of pages of a table.
+    pub(super) fn pages(entries: &HashTable<(EntryKey<K, N>, C)>) -> usize {
+        entries.num_buckets().div_ceil(Self::PAGE_BUCKETS)
     }
 
     /// Brings the marks of all pages up to date with what happened while nothing was pending. They
@@ -124,7 +193,7 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
             self.sequence = 0;
         }
         for shard in &mut self.shards {
-            let pages = shard.entries.num_buckets().div_ceil(Self::PAGE_BUCKETS);
+            let pages = Self::pages(&shard.entries);
             if restart || shard.copied.len() != pages {
                 shard.copied.clear();
                 shard.copied.resize(pages, 0);
@@ -149,12 +218,9 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
                 self.pass_shard();
                 continue;
             };
-            if copied == self.sequence || self.shards[shard].entries.is_empty() {
-                skipped += 1;
-                if skipped % SKIPS_PER_COPY == 0 {
-                    *budget -= 1;
-                }
-            } else {
+            let done = copied == self.sequence || self.shards[shard].entries.is_empty();
+            let mut skip = done || self.pass_unchanged(shard, page);
+            if !skip {
                 self.drop_abandoned();
                 if self.pending.is_empty() {
                     break;
@@ -165,12 +231,30 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
                 if throttle && self.pending.iter().all(behind) {
                     return SnapshotProgress::WritersBehind;
                 }
-                self.copy_page(shard, page, None);
+                skip = !self.copy_page(shard, page, None);
+            }
+            skipped += usize::from(skip);
+            if !skip || skipped % SKIPS_PER_COPY == 0 {
                 *budget -= 1;
             }
             self.cursor.page += 1;
         }
         SnapshotProgress::Done
+    }
+
+    /// Passes over a page in which nothing has changed, if that is all that anybody wants to know.
+    #[inline]
+    fn pass_unchanged(&mut self, index: usize, page: usize) -> bool {
+        let shard = &mut self.shards[index];
+        let unchanged = match &shard.changes {
+            Some(changes) => changes.is_unchanged(page),
+            None => false,
+        };
+        let unchanged = unchanged && self.pending.iter().all(|snapshot| !snapshot.whole[index]);
+        if unchanged {
+            shard.copied[page] = self.sequence;
+        }
+        unchanged
     }
 
     /// Moves the cursor to the next shard and completes the snapshots that have seen all.
@@ -187,6 +271,7 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
             .is_some_and(|oldest| oldest.shards_left == 0)
         {
             self.send_outbox(0);
+            self.send_own(0);
             let complete = self.pending.remove(0);
             complete.link.send(FrozenPart::StateDone);
         }
@@ -214,7 +299,7 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     /// Notes after growth that all pages, of which there are more now, are in all snapshots.
     pub(super) fn mark_shard_copied(&mut self, shard: usize) {
         let shard = &mut self.shards[shard];
-        let pages = shard.entries.num_buckets().div_ceil(Self::PAGE_BUCKETS);
+        let pages = Self::pages(&shard.entries);
         shard.copied.clear();
         shard.copied.resize(pages, self.sequence);
     }
@@ -239,21 +324,51 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         self.pending.retain(|snapshot| !unwanted(snapshot));
     }
 
+    /// Copies a page out for all that lack it; `false` if none of them wants anything of it.
     #[inline(never)]
-    fn copy_page(&mut self, shard: usize, page: usize, fresh: Option<usize>) {
-        let key_group = KeyGroup(self.key_groups.start + shard as u16);
-        let shard = &mut self.shards[shard];
+    fn copy_page(&mut self, index: usize, page: usize, fresh: Option<usize>) -> bool {
+        let shard = &mut self.shards[index];
         let copied = std::mem::replace(&mut shard.copied[page], self.sequence);
-        let Some(at) = self
-            .pending
-            .iter()
-            .position(|snapshot| snapshot.sequence > copied)
-        else {
-            return;
+        let lacks = |snapshot: &PendingSnapshot<K, C, N>| snapshot.sequence > copied;
+        let Some(at) = self.pending.iter().position(lacks) else {
+            return false;
         };
+        // Ordering: from the oldest on, as each may begin a window of changes.
+        let wanted = self.pending[at].take_page(index, shard, page);
+        let later: Vec<u64> = self.pending[at + 1..]
+            .iter()
+            .map(|snapshot| snapshot.take_page(index, shard, page))
+            .collect();
+        if later.iter().all(|later| *later == wanted) {
+            return self.copy_buckets(at, (index, page, wanted), fresh, false);
+        }
+        let mut copied = self.copy_buckets(at, (index, page, wanted), fresh, true);
+        for (at, wanted) in (at + 1..).zip(later) {
+            copied |= self.copy_buckets(at, (index, page, wanted), fresh, true);
+        }
+        copied
+    }
+
+    /// Copies buckets of a page out, for the snapshot at this position alone or for the later ones,
+    /// too. Returns whether there was any.
+    fn copy_buckets(
+        &mut self,
+        at: usize,
+        (index, page, wanted): (usize, usize, u64),
+        fresh: Option<usize>,
+        alone: bool,
+    ) -> bool {
+        if wanted == 0 {
+            return false;
+        }
+        let shard = &self.shards[index];
         let first = page * Self::PAGE_BUCKETS;
         let last = (first + Self::PAGE_BUCKETS).min(shard.entries.num_buckets());
-        let outbox = &mut self.pending[at].outbox;
+        let snapshot = &mut self.pending[at];
+        let outbox = match alone {
+            true => &mut snapshot.own,
+            false => &mut snapshot.outbox,
+        };
         if outbox.is_empty() {
             outbox.reserve(self.len.min(Self::PACK_ENTRIES) + Self::PAGE_BUCKETS);
         }
@@ -261,17 +376,23 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         let (mut full, mut count) = ([0u8; PAGE_BUCKETS_MAX], 0);
         for bucket in first..last {
             full[count] = (bucket - first) as u8;
-            let copy = shard.entries.get_bucket(bucket).is_some() & (Some(bucket) != fresh);
+            let copy = shard.entries.get_bucket(bucket).is_some()
+                & (Some(bucket) != fresh)
+                & (wanted >> (bucket - first) & 1 == 1);
             count += usize::from(copy);
         }
         for at in &full[..count] {
             let entry = shard.entries.get_bucket(first + usize::from(*at));
             outbox.push(entry.expect("the bucket was just seen full").clone());
         }
-        outbox.end_run(key_group);
+        outbox.end_run(KeyGroup(self.key_groups.start + index as u16));
         if outbox.len() >= Self::PACK_ENTRIES {
-            self.send_outbox(at);
+            match alone {
+                true => self.send_own(at),
+                false => self.send_outbox(at),
+            }
         }
+        count > 0
     }
 
     /// Sends what was gathered for the snapshot at this position and the later ones.
@@ -283,6 +404,16 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         let pack = outbox.share();
         for snapshot in &self.pending[at..] {
             let (state, pack) = (snapshot.state, Arc::clone(&pack));
+            snapshot.link.send(FrozenPart::Pack { state, pack });
+        }
+    }
+
+    /// Sends what was gathered for the snapshot at this position alone.
+    fn send_own(&mut self, at: usize) {
+        let snapshot = &mut self.pending[at];
+        let own = std::mem::take(&mut snapshot.own);
+        if !own.is_empty() {
+            let (state, pack) = (snapshot.state, own.share());
             snapshot.link.send(FrozenPart::Pack { state, pack });
         }
     }

@@ -300,11 +300,20 @@ impl<MK: StateKey + Ord, MV: StateValue> Content for Sorted<MK, MV> {
         key.encode_element(out);
     }
 
+    fn decode_key<K: StateKey, N: StateKey>(mut key: &[u8]) -> Result<EntryKey<K, N>, KeyError> {
+        let stream_key = EntryKey::decode_element(&mut key)?;
+        match key.len() {
+            0 => Ok(stream_key),
+            bytes => Err(KeyError::Trailing { bytes }),
+        }
+    }
+
     fn encode<K: StateKey, N: StateKey>(
         &self,
         key: &EntryKey<K, N>,
         chunk: &mut OpenChunk<'_>,
     ) -> postcard::Result<()> {
+        chunk.forget(|out| Self::encode_key(key, out));
         for (map_key, value) in self.iter() {
             let key = |out: &mut Vec<u8>| {
                 Self::encode_key(key, out);
