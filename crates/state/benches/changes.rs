@@ -1,0 +1,170 @@
+//! Plain timings of snapshots of changes: what keeping track costs an update, and how much smaller
+//! and faster a snapshot is when little has changed.
+//!
+//! Run with `cargo bench -p tidegate-state --bench changes [-- KEYS…]`; sizes default to 1 k, 1 M
+//! and 10 M keys.
+#![allow(clippy::print_stdout)]
+
+use std::hint::black_box;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tidegate_state::{
+    HeapKeyedBackend, KeyedFileSummary, StateKey, TrackedSnapshot, ValueState, ValueStateDescriptor,
+};
+use tidegate_types::{CheckpointId, MaxParallelism};
+
+/// Keys per batch, hashed beforehand as routing does.
+const BATCH: usize = 4096;
+
+/// Updates per measurement.
+const UPDATES: usize = 4 << 20;
+
+/// Measurements of each kind, in turns: the least disturbed counts.
+const ROUNDS: usize = 7;
+
+/// Evenly spread keys below `keys`, in an order that no prefetcher knows.
+struct Keys {
+    state: u64,
+    keys: u64,
+}
+
+impl Keys {
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        ((u128::from(self.state) * u128::from(self.keys)) >> 64) as u64
+    }
+}
+
+/// Time this thread has spent on a processor, so that other load on the machine counts less.
+/// Zero where the system doesn't tell.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split(' ').next().and_then(|field| field.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+struct State {
+    backend: HeapKeyedBackend<u64>,
+    counts: ValueState<u64, u64>,
+    last: u64,
+}
+
+impl State {
+    fn filled(keys: u64) -> Self {
+        let max = MaxParallelism::derive(1);
+        let range = max.range(0, 1).expect("one subtask owns all key groups");
+        let mut backend = HeapKeyedBackend::new(max, range);
+        let descriptor = ValueStateDescriptor::new("count").with_default(0);
+        let counts = backend.value_state(&descriptor).expect("nothing is bound");
+        let state = State {
+            backend,
+            counts,
+            last: 0,
+        };
+        (0..keys).for_each(|key| state.add(key));
+        state
+    }
+
+    fn add(&self, key: u64) {
+        let mut table = self.counts.borrow_mut();
+        table.update(key.key_hash(), &key, |count| *count += 1);
+    }
+
+    /// Nanoseconds of processor time per update, of the updates alone.
+    fn updates(&self, keys: &mut Keys) -> f64 {
+        let mut spent = Duration::ZERO;
+        let mut batch = Vec::with_capacity(BATCH);
+        for _ in 0..UPDATES / BATCH {
+            batch.clear();
+            batch.extend(
+                (0..BATCH)
+                    .map(|_| keys.next())
+                    .map(|key| (key.key_hash(), key)),
+            );
+            let start = cpu_time();
+            let mut table = self.counts.borrow_mut();
+            for (hash, key) in &batch {
+                table.update(*hash, key, |count| *count += 1);
+            }
+            drop(table);
+            spent += cpu_time() - start;
+            black_box(&self.counts);
+        }
+        spent.as_nanos() as f64 / UPDATES as f64
+    }
+
+    /// Takes a checkpoint that rests on the one before, and prints how long it took.
+    fn checkpoint(&mut self, what: &str) -> KeyedFileSummary {
+        let base = Some(CheckpointId(self.last)).filter(|base| *base != CheckpointId::NONE);
+        self.last += 1;
+        let snapshot = TrackedSnapshot {
+            checkpoint: CheckpointId(self.last),
+            base,
+            whole: false,
+        };
+        let start = Instant::now();
+        let frozen = self.backend.freeze_tracked(&snapshot);
+        let pause = start.elapsed();
+        self.backend.finish_snapshots();
+        let copied = start.elapsed();
+        let summary = frozen.write_to(&mut io::sink()).expect("all was copied");
+        println!(
+            "  {what}: {} bytes, {} entries, {} tombstones; freeze {pause:?}, copied after \
+             {copied:?}, encoded after {:?}",
+            summary.bytes,
+            summary.entries,
+            summary.tombstones,
+            start.elapsed()
+        );
+        summary
+    }
+}
+
+fn report(keys: u64) {
+    println!("{keys} keys");
+    let (plain, mut tracked) = (State::filled(keys), State::filled(keys));
+    tracked.checkpoint("full");
+    let mut source = Keys { state: 42, keys };
+    let (mut off, mut on) = (f64::MAX, f64::MAX);
+    for _ in 0..ROUNDS {
+        off = off.min(plain.updates(&mut source));
+        on = on.min(tracked.updates(&mut source));
+    }
+    println!(
+        "  update: {off:.1} ns without, {on:.1} ns with tracking, ratio {:.3}",
+        on / off
+    );
+    tracked.checkpoint("all changed");
+    for (share, text) in [(1000, "0.1 %"), (100, "1 %"), (10, "10 %")] {
+        for _ in 0..keys / share {
+            tracked.add(source.next());
+        }
+        tracked.checkpoint(&format!("{text} of the keys updated"));
+    }
+    let mut table = tracked.counts.borrow_mut();
+    for _ in 0..keys / 100 {
+        let key = source.next();
+        table.remove(key.key_hash(), &key);
+    }
+    drop(table);
+    tracked.checkpoint("1 % of the keys removed");
+    tracked.checkpoint("nothing changed");
+}
+
+fn main() {
+    let given: Vec<u64> = std::env::args()
+        .skip(1)
+        .filter_map(|text| text.parse().ok())
+        .collect();
+    let sizes = if given.is_empty() {
+        vec![1_000, 1_000_000, 10_000_000]
+    } else {
+        given
+    };
+    for keys in sizes {
+        report(keys);
+    }
+}
