@@ -227,6 +227,38 @@ fn the_first_piece_after_a_restore_is_full() {
     assert_eq!(restored.freeze(4, 3).kind(), PieceKind::Changes);
 }
 
+/// What is restored into a backend after its first checkpoint is new to that, bound or not.
+#[test]
+fn what_is_restored_late_is_in_the_next_piece() {
+    for bound in [true, false] {
+        let (_, other) = filled(1000);
+        let max = max_parallelism();
+        let mut backend = HeapKeyedBackend::<u64>::new(max, max.range(0, 1).unwrap());
+        if bound {
+            backend.value_state(&descriptor()).unwrap();
+        }
+        let mut freeze = |backend: &mut HeapKeyedBackend<u64>, checkpoint, base: u64| {
+            let frozen = backend.freeze_tracked(&TrackedSnapshot {
+                checkpoint: CheckpointId(checkpoint),
+                base: (base > 0).then_some(CheckpointId(base)),
+                whole: false,
+            });
+            backend.finish_snapshots();
+            let kind = frozen.kind();
+            (kind, write(frozen).1.entries)
+        };
+        for id in 1..4 {
+            freeze(&mut backend, id, id - 1);
+        }
+        backend.restore_file("other", &mut Cursor::new(other)).unwrap();
+        assert_eq!(freeze(&mut backend, 4, 3), (PieceKind::Changes, 1000));
+        assert_eq!(freeze(&mut backend, 5, 3), (PieceKind::Changes, 1000));
+        assert_eq!(freeze(&mut backend, 6, 5), (PieceKind::Changes, 0));
+        let counts = backend.value_state(&descriptor()).unwrap();
+        assert_eq!(counts.borrow().len(), 1000);
+    }
+}
+
 /// Three pieces, and what they restore to.
 fn chain() -> (Vec<Vec<u8>>, BTreeMap<u64, u64>) {
     let (mut subtask, full) = filled(600);

@@ -238,7 +238,8 @@ impl<V: Modelled> Run<V> {
             _ => Vec::new(),
         };
         let lengths = below.iter().map(|piece| piece.len() as u64);
-        let whole = !ChainPolicy { pieces_max: 5 }.may_grow(lengths);
+        // A base of an earlier attempt is recognised without being told.
+        let whole = self.is_own && !ChainPolicy { pieces_max: 5 }.may_grow(lengths);
         let snapshot = TrackedSnapshot {
             checkpoint,
             base,
