@@ -1,5 +1,5 @@
-//! Pieces of changes: what they contain, in which order they restore, at any parallelism, and damage
-//! of every kind.
+//! Pieces of changes: what they contain, in which order they restore, at any parallelism, and
+//! damage of every kind.
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use std::collections::BTreeMap;
@@ -237,7 +237,7 @@ fn what_is_restored_late_is_in_the_next_piece() {
         if bound {
             backend.value_state(&descriptor()).unwrap();
         }
-        let mut freeze = |backend: &mut HeapKeyedBackend<u64>, checkpoint, base: u64| {
+        let freeze = |backend: &mut HeapKeyedBackend<u64>, checkpoint, base: u64| {
             let frozen = backend.freeze_tracked(&TrackedSnapshot {
                 checkpoint: CheckpointId(checkpoint),
                 base: (base > 0).then_some(CheckpointId(base)),
@@ -250,7 +250,9 @@ fn what_is_restored_late_is_in_the_next_piece() {
         for id in 1..4 {
             freeze(&mut backend, id, id - 1);
         }
-        backend.restore_file("other", &mut Cursor::new(other)).unwrap();
+        backend
+            .restore_file("other", &mut Cursor::new(other))
+            .unwrap();
         assert_eq!(freeze(&mut backend, 4, 3), (PieceKind::Changes, 1000));
         assert_eq!(freeze(&mut backend, 5, 3), (PieceKind::Changes, 1000));
         assert_eq!(freeze(&mut backend, 6, 5), (PieceKind::Changes, 0));
@@ -279,7 +281,7 @@ fn cause(chain: &[Vec<u8>]) -> String {
 #[test]
 fn pieces_restore_in_their_order_only() {
     let (chain, expected) = chain();
-    let restored = Subtask::new(0, 1, &[chain.clone()]).unwrap();
+    let restored = Subtask::new(0, 1, std::slice::from_ref(&chain)).unwrap();
     assert_eq!(restored.contents(), expected);
     let [first, second, third] = &chain[..] else {
         panic!("three pieces")

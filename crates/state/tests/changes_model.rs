@@ -219,7 +219,7 @@ impl<V: Modelled> Run<V> {
             assert_eq!(restored, self.model.late);
         }
         let state = self.late.as_ref().unwrap();
-        if key % 3 == 0 {
+        if key.is_multiple_of(3) {
             let removed = state.borrow_mut().remove(key.key_hash(), &key);
             assert_eq!(removed, self.model.late.remove(&key));
         } else {

@@ -2,10 +2,10 @@
 //!
 //! Changes are kept in two *windows* of time: the recent one reaches from some checkpoint to now,
 //! the older one from an earlier checkpoint to where the recent one begins
-//! ([`ChangeWindows`](super::windows::ChangeWindows) says which). Each window has one bit per bucket
-//! that was written, and the keys that were removed. When the recent window becomes the older one,
-//! the bits of a page move when the page is next looked at, which is before anything else changes
-//! in it; everything that exists once per table moves at once.
+//! ([`ChangeWindows`](super::windows::ChangeWindows) says which). Each window has one bit per
+//! bucket that was written, and the keys that were removed. When the recent window becomes the
+//! older one, the bits of a page move when the page is next looked at, which is before anything
+//! else changes in it; everything that exists once per table moves at once.
 //!
 //! Growth, or rehashing in place, moves entries between buckets: the window then says *rewritten*,
 //! and a snapshot that it concerns has the table as a whole. So do many removals: there are never

@@ -86,9 +86,12 @@ impl<K: StateKey, C: Content, N: StateKey> FrozenPack for SharedPack<K, C, N> {
     }
 }
 
+/// Keys of one key group that are gone.
+type RemovedKeys<K, N> = Vec<Removed<EntryKey<K, N>>>;
+
 /// Keys that are gone, by key group.
 pub(super) struct RemovedPack<K, C, N> {
-    groups: Vec<(KeyGroup, Vec<Removed<EntryKey<K, N>>>)>,
+    groups: Vec<(KeyGroup, RemovedKeys<K, N>)>,
     content: PhantomData<fn(C)>,
 }
 
@@ -106,7 +109,7 @@ impl<K, C, N> RemovedPack<K, C, N> {
         self.groups.is_empty()
     }
 
-    pub(super) fn push(&mut self, key_group: KeyGroup, removed: Vec<Removed<EntryKey<K, N>>>) {
+    pub(super) fn push(&mut self, key_group: KeyGroup, removed: RemovedKeys<K, N>) {
         if !removed.is_empty() {
             self.groups.push((key_group, removed));
         }

@@ -1,8 +1,8 @@
 //! Reading the pieces of a checkpoint back into a backend.
 //!
-//! Each subtask of the job before has left a chain: a full piece, and changes to it. Chains share no
-//! key group, and are restored one after the other, each in its own order. Of every piece only the
-//! chunks of the backend's own key groups are read.
+//! Each subtask of the job before has left a chain: a full piece, and changes to it. Chains share
+//! no key group, and are restored one after the other, each in its own order. Of every piece only
+//! the chunks of the backend's own key groups are read.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(extents, [Everything, Recent, Recent, Recent]);
     }
 
-    // RX-03, RX-09: what isn't complete is no base; changes since the last one that is are repeated.
+    // RX-03, RX-09: what isn't complete is no base; changes since the last that is are repeated.
     #[test]
     fn aborted_ones_in_between() {
         let extents = extents(&[(1, 0), (2, 1), (3, 1), (4, 1), (5, 4), (6, 5)]);
