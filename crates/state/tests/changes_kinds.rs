@@ -8,7 +8,7 @@ use std::io::Cursor;
 use proptest::prelude::*;
 use tidegate_state::{
     At, HeapKeyedBackend, ListState, ListStateDescriptor, MapState, MapStateDescriptor, PieceKind,
-    TrackedSnapshot,
+    TimersDescriptor, TrackedSnapshot,
 };
 use tidegate_types::{CheckpointId, MaxParallelism};
 
@@ -231,4 +231,51 @@ proptest! {
         run.checkpoint();
         prop_assert_eq!(run.changes, run.pieces.len() - 1);
     }
+}
+
+/// Timers that were set, deleted and fired since the base: each fires once after a restore, also if
+/// their order was known before the last piece.
+#[test]
+fn changes_of_timers_are_fired_once() {
+    let descriptor = TimersDescriptor::event_time("timers");
+    let mut live = backend();
+    let timers = live.bind(&descriptor).unwrap();
+    for time in 0..1000 {
+        timers.register(&At::key("a"), time).unwrap();
+    }
+    let mut pieces = Vec::new();
+    for id in 1..4u64 {
+        let snapshot = TrackedSnapshot {
+            checkpoint: CheckpointId(id),
+            base: (id > 1).then(|| CheckpointId(id - 1)),
+            whole: false,
+        };
+        let frozen = live.freeze_tracked(&snapshot);
+        live.finish_snapshots();
+        let mut piece = Vec::new();
+        frozen.write_to(&mut piece).unwrap();
+        pieces.push(piece);
+        let from = id as i64 * 100;
+        while timers.next_due(from).unwrap().is_some() {}
+        timers.delete(&At::key("a"), from + 50).unwrap();
+        timers.register(&At::key("b"), from + 60).unwrap();
+    }
+    let mut restored = backend();
+    let timers = restored.bind(&descriptor).unwrap();
+    let mut chain = restored.restore_chain();
+    for piece in &pieces {
+        chain.add_piece("piece", &mut Cursor::new(piece)).unwrap();
+        assert!(timers.earliest().is_some());
+    }
+    let fired = std::iter::from_fn(|| timers.next_due(i64::MAX).unwrap());
+    let fired: Vec<_> = fired.map(|(key, (), time)| (key, time)).collect();
+    let a = (201..1000).filter(|time| *time != 250);
+    let mut expected: Vec<_> = a.map(|time| ("a".to_owned(), time)).collect();
+    expected.push(("b".to_owned(), 260));
+    expected.sort_by_key(|(key, time)| (*time, key.clone()));
+    assert_eq!(fired.len(), expected.len());
+    let mut sorted = fired.clone();
+    sorted.sort_by_key(|(key, time)| (*time, key.clone()));
+    assert_eq!(sorted, expected);
+    assert!(fired.is_sorted_by_key(|(_, time)| *time));
 }
