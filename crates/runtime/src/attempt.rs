@@ -20,6 +20,7 @@ use timely::worker::Worker;
 use crate::background::{Background, panic_message};
 use crate::clock::Clock;
 use crate::metrics::AttemptMetrics;
+use crate::piece::StatePlacement;
 use crate::plan::{BuiltWorker, JobPlan, build};
 use crate::report::{ReportSink, Reporter};
 use crate::snapshot::StateFiles;
@@ -34,6 +35,8 @@ pub struct AttemptContext {
     pub restore: RestorePlan,
     /// Where state files live.
     pub files: Arc<dyn StateFiles>,
+    /// Which keyed state goes into files, and which travels in acknowledgements.
+    pub placement: StatePlacement,
     /// Where reports go.
     pub reports: ReportSink,
     /// Counters to fill.

@@ -235,6 +235,7 @@ fn context(setup: HarnessSetup, clock: &ManualClock) -> Result<SubtaskContext, B
     let (commits, _commits) = Background::start(format!("{uid}[{index}] commits"))?;
     let attempt = AttemptNumber(1);
     Ok(SubtaskContext {
+        placement: crate::piece::StatePlacement::default(),
         subtask: SubtaskId {
             operator: OperatorId(0),
             index,

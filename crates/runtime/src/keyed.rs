@@ -8,7 +8,7 @@ use tidegate_state::{
     HeapKeyedBackend, Record, SnapshotProgress, StateKey, StateValue, ValueState,
     ValueStateDescriptor,
 };
-use tidegate_types::{CheckpointBarrier, KeyedPiece, KeyedStateHandle};
+use tidegate_types::{CheckpointBarrier, CheckpointId, KeyedPiece, KeyedStateHandle};
 
 use crate::error::BoxError;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
@@ -44,7 +44,8 @@ fn restore_piece<K: StateKey>(
             backend.restore_file(&file.name, &mut input)?;
         }
         KeyedPiece::Inline(bytes) => {
-            let name = format!("inline state of key groups {}", of.key_groups);
+            let checkpoint = context.restored.unwrap_or(CheckpointId::NONE);
+            let name = format!("_metadata of {checkpoint}, key groups {}", of.key_groups);
             backend.restore_file(&name, &mut Cursor::new(bytes))?;
         }
     }

@@ -21,6 +21,7 @@ mod keyed;
 mod logic;
 mod metrics;
 mod output;
+mod piece;
 mod plan;
 mod report;
 mod snapshot;
@@ -46,6 +47,7 @@ pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
     Targets,
 };
+pub use piece::StatePlacement;
 pub use plan::{CheckError, EdgeKind, JobPlan, RouteContext};
 pub use report::ReportSink;
 pub use snapshot::{StateFileRead, StateFileWrite, StateFiles};

@@ -15,6 +15,7 @@ use tidegate_types::{
 use crate::clock::{Clock, Ticks};
 use crate::error::BoxError;
 use crate::output::Collector;
+use crate::piece::StatePlacement;
 use crate::snapshot::StateFiles;
 
 /// Whether a logic takes more records now.
@@ -179,6 +180,8 @@ pub struct SubtaskContext {
     /// What [`Flow::PauseUntil`] and [`Activity::At`] refer to, and everything else that goes by
     /// the clock.
     pub clock: Clock,
+    /// Where keyed state goes in snapshots.
+    pub(crate) placement: StatePlacement,
     /// Writes snapshots.
     pub(crate) background: crate::background::Background,
     /// Commits transactions, beside the writing of snapshots.

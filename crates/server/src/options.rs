@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_coordinator::JobSettings;
+use tidegate_runtime::StatePlacement;
 use tidegate_types::{AlignmentMode, RestoreMode, SnapshotLocation};
 use url::Url;
 
@@ -53,6 +54,8 @@ pub struct JobOptions {
     pub settings: JobSettings,
     /// How barriers are aligned.
     pub mode: AlignmentMode,
+    /// Which keyed state goes into files, and which lies in the metadata of checkpoints.
+    pub placement: StatePlacement,
     /// A record waits no longer than this for its batch to fill.
     pub buffer_timeout: Duration,
     /// What to restore as long as nothing has completed in the job's own namespace.

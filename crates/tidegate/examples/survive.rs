@@ -188,6 +188,8 @@ fn child(args: &SurviveArgs, dir: &Path, parallelism: u32) -> Result<Command, St
         .arg(dir.join("checkpoints"))
         .args(["--checkpoint-interval", "40ms", "--quiet", "--parallelism"])
         .arg(parallelism.to_string())
+        // State files however small, to be killed while they are written.
+        .args(["--state-inline-threshold", "0B"])
         .args([
             "--repeat",
             &args.repeat.to_string(),

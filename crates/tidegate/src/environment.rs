@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::rc::Rc;
 
-use tidegate_runtime::JobPlan;
 use tidegate_runtime::source::Source;
+use tidegate_runtime::{JobPlan, StatePlacement};
 use tidegate_server::{CheckpointLocation, JobClient, JobOptions, JobReport, Observer};
 use tidegate_types::AlignmentMode;
 use tracing::warn;
@@ -60,6 +60,7 @@ impl Environment {
             location: CheckpointLocation::MemoryForTests,
             settings: Default::default(),
             mode: AlignmentMode::ExactlyOnce,
+            placement: StatePlacement::default(),
             buffer_timeout: BUFFER_TIMEOUT_DEFAULT,
             restore: None,
             dry_run: false,

@@ -35,7 +35,9 @@ mod stream;
 
 pub mod testing;
 
-pub use args::{Args, CheckpointInterval, InvalidSettings, TolerableFailures};
+pub use args::{
+    Args, ByteSize, CheckpointInterval, CheckpointStorage, InvalidSettings, TolerableFailures,
+};
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
@@ -46,8 +48,8 @@ pub use tidegate_coordinator::{
 };
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
-    BoxError, Collector, Either, Flow, Seal, Ticks, WatermarkGenerator, WatermarkStrategy, sink,
-    source,
+    BoxError, Collector, Either, Flow, Seal, StatePlacement, Ticks, WatermarkGenerator,
+    WatermarkStrategy, sink, source,
 };
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,

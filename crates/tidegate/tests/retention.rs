@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::place::names;
 use tidegate::prelude::*;
-use tidegate::{CheckpointId, CheckpointLocation, JobClient, RestartStrategy, Retention, RunError};
+use tidegate::{
+    CheckpointId, CheckpointLocation, JobClient, RestartStrategy, Retention, RunError,
+    StatePlacement,
+};
 use url::Url;
 
 /// A job that fails when it is told to, and finishes unless it is endless.
@@ -25,6 +28,9 @@ fn start(
         options.location = CheckpointLocation::Directory(Url::from_file_path(folder).unwrap());
         options.settings.checkpoints.retention = retention;
         options.settings.restart = RestartStrategy::None;
+        options.placement = StatePlacement::Files {
+            inline_bytes_max: 0,
+        };
     });
     env.source(
         "numbers",

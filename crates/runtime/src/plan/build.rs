@@ -46,6 +46,7 @@ impl<'scope> BuildContext<'scope> {
             restore: self.attempt.restore.subtask(subtask).clone(),
             files: Arc::clone(&self.attempt.files),
             clock: self.attempt.clock.clone(),
+            placement: self.attempt.placement,
             background: self.background.clone(),
             commits: self.commits.clone(),
             reports: self.reports.clone(),

@@ -217,6 +217,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             write: self.taken.insert(checkpoint, barrier.kind),
             stage,
             files: self.context.files.clone(),
+            placement: self.context.placement,
             reports: self.context.reports.clone(),
         };
         if job.is_instant() {

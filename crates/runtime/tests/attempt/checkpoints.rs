@@ -4,17 +4,34 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::StatePlacement;
 use tidegate_types::message::Report;
 use tidegate_types::{AlignmentMode, CheckpointId, SubtaskId};
 
 use crate::pipelines::{keyed_count, wait_for_all_ends, wait_until};
-use crate::support::{Driven, Numbers, Options};
+use crate::support::{ALL_IN_FILES, Driven, Files, Numbers, Options};
 
 // IT-02, A1, J19: what was counted before the snapshot is in it, and nothing else.
 #[test]
 fn a_restored_job_goes_on_exactly_where_the_snapshot_was() {
+    let files = restored_job_goes_on(ALL_IN_FILES);
+    assert_eq!(files.names().len(), 4);
+}
+
+// IT-02, A1, J19, L2: the same, with no file at all.
+#[test]
+fn state_that_was_inline_is_restored() {
+    let files = restored_job_goes_on(StatePlacement::default());
+    assert_eq!(files.names(), [""; 0]);
+}
+
+fn restored_job_goes_on(placement: StatePlacement) -> Files {
+    let options = || Options {
+        placement,
+        ..Options::default()
+    };
     let (plan, before) = keyed_count(Numbers::up_to(2_000_000), 100, 2);
-    let mut driven = Driven::start(plan, Options::default());
+    let mut driven = Driven::start(plan, options());
     wait_until(|| before.0.lock().unwrap().len() > 100_000);
     driven.trigger(7);
     let states = driven.acknowledgements(7);
@@ -23,7 +40,7 @@ fn a_restored_job_goes_on_exactly_where_the_snapshot_was() {
 
     let (plan, after) = keyed_count(Numbers::up_to(2_000_000), 100, 2);
     let restored = Some((CheckpointId(7), &states));
-    let mut driven = Driven::start_from(plan, Options::default(), files, restored);
+    let mut driven = Driven::start_from(plan, options(), files.clone(), restored);
     wait_for_all_ends(&driven, 2);
     driven.trigger(8);
     driven.acknowledgements(8);
@@ -39,6 +56,7 @@ fn a_restored_job_goes_on_exactly_where_the_snapshot_was() {
         assert!(*low <= *count);
     }
     assert!(last.values().all(|(_, high)| *high == 20_000), "{last:?}");
+    files
 }
 
 // CC-14, D15: several checkpoints in flight, acknowledged in order by each subtask.

@@ -16,7 +16,15 @@ fn every_setting() -> Vec<(SnapshotKind, Options, u32)> {
     for kind in [STOP, DRAIN] {
         for mode in [AlignmentMode::ExactlyOnce, AlignmentMode::AtLeastOnce] {
             for (parallelism, serialize) in [(1, false), (2, true), (3, false)] {
-                settings.push((kind, Options { serialize, mode }, parallelism));
+                settings.push((
+                    kind,
+                    Options {
+                        serialize,
+                        mode,
+                        ..Options::default()
+                    },
+                    parallelism,
+                ));
             }
         }
     }

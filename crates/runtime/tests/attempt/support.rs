@@ -16,7 +16,7 @@ use tidegate_runtime::source::{
 };
 use tidegate_runtime::{
     Attempt, AttemptContext, AttemptMetrics, BoxError, Clock, Collector, Flow, JobPlan,
-    StateFileRead, StateFileWrite, StateFiles, Ticks,
+    StateFileRead, StateFileWrite, StateFiles, StatePlacement, Ticks,
 };
 use tidegate_state::Record;
 use tidegate_types::graph::{OperatorRole, OperatorSpec};
@@ -352,13 +352,20 @@ pub(crate) struct Driven {
 pub(crate) struct Options {
     pub(crate) serialize: bool,
     pub(crate) mode: AlignmentMode,
+    pub(crate) placement: StatePlacement,
 }
+
+/// However small.
+pub(crate) const ALL_IN_FILES: StatePlacement = StatePlacement::Files {
+    inline_bytes_max: 0,
+};
 
 impl Default for Options {
     fn default() -> Self {
         Options {
             serialize: false,
             mode: AlignmentMode::ExactlyOnce,
+            placement: ALL_IN_FILES,
         }
     }
 }
@@ -428,6 +435,7 @@ impl Driven {
         let metrics = AttemptMetrics::new(graph);
         let context = AttemptContext {
             number: AttemptNumber(1),
+            placement: options.placement,
             restored: restored.map(|(id, _)| id),
             restore: RestorePlan { operators },
             files: Arc::new(files.clone()),

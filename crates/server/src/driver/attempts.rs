@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::JobEvent;
-use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, Clock, JobPlan};
+use tidegate_runtime::{Attempt, AttemptContext, AttemptMetrics, Clock, JobPlan, StatePlacement};
 use tidegate_types::graph::OperatorRole;
 use tidegate_types::{AlignmentMode, AttemptNumber, CheckpointId, ErrorChain, RestorePlan};
 
@@ -20,6 +20,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the attempts of a job run.
 pub(crate) struct AttemptOptions {
+    pub(super) placement: StatePlacement,
     pub(super) mode: AlignmentMode,
     pub(super) buffer_timeout: Duration,
     pub(super) serialize: bool,
@@ -30,6 +31,7 @@ pub(crate) struct AttemptOptions {
 impl AttemptOptions {
     pub(crate) fn new(options: &JobOptions) -> Self {
         AttemptOptions {
+            placement: options.placement,
             mode: options.mode,
             buffer_timeout: options.buffer_timeout,
             serialize: options.serialize,
@@ -78,6 +80,7 @@ impl Driver {
             }),
             reports: self.options.injector.wrap(reports),
             metrics: metrics.clone(),
+            placement: self.options.placement,
             mode: self.options.mode,
             buffer_timeout: self.options.buffer_timeout,
             clock: Clock::System,

@@ -32,7 +32,7 @@ pub use problem::InvalidSettings;
 use problem::{Given, Origin, Problem};
 pub(crate) use resolve::{BUFFER_TIMEOUT_DEFAULT, misspelt_variables};
 use table::{CONFIG, Kind, SETTINGS, Setting};
-pub use text::{CheckpointInterval, TolerableFailures};
+pub use text::{ByteSize, CheckpointInterval, CheckpointStorage, TolerableFailures};
 
 /// The settings that every job has. Flatten them into the job's own arguments:
 ///
@@ -54,6 +54,10 @@ pub struct Args {
     pub parallelism: Option<NonZeroU32>,
     /// Where checkpoints are kept: a path or a `file://` URL. By default nowhere.
     pub checkpoint_dir: Option<String>,
+    /// Where keyed state goes. By default into files.
+    pub checkpoint_storage: Option<CheckpointStorage>,
+    /// Keyed state of at most this size gets no file of its own. Default 20 KiB, at most 1 MiB.
+    pub state_inline_threshold: Option<ByteSize>,
     /// Time between checkpoints. Default 10 s with a checkpoint directory, otherwise off.
     pub checkpoint_interval: Option<CheckpointInterval>,
     /// A checkpoint that takes longer is aborted. Default 10 minutes.

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_coordinator::{CheckpointSettings, JobSettings, SettingsError};
+use tidegate_runtime::StatePlacement;
 use tidegate_server::{CheckpointLocation, JobOptions, RestoreOptions};
 use tidegate_storage::parse_checkpoint_dir;
 use tidegate_types::{AlignmentMode, SnapshotLocation};
@@ -11,7 +12,7 @@ use url::Url;
 
 use super::problem::{Given, InvalidSettings, Origin, Problem};
 use super::table::{CONFIG, SETTINGS, Setting};
-use super::text::{CheckpointInterval, TolerableFailures};
+use super::text::{ByteSize, CheckpointInterval, CheckpointStorage, TolerableFailures};
 use super::{Args, Kind};
 
 /// Time between checkpoints if there is somewhere to keep them.
@@ -36,6 +37,10 @@ impl Args {
         let directory = place("checkpoint-dir", &self.checkpoint_dir);
         let savepoint_dir = place("savepoint-dir", &self.savepoint_dir).map(location);
         let restore_from = place("restore-from", &self.restore_from).map(location);
+        let placement = self.placement().unwrap_or_else(|problem| {
+            problems.push(problem);
+            StatePlacement::default()
+        });
         let settings = self.job_settings(savepoint_dir);
         problems.extend(settings.problems().into_iter().map(|e| self.range(e)));
         InvalidSettings::check(problems)?;
@@ -44,6 +49,7 @@ impl Args {
             location: directory.map_or(CheckpointLocation::Memory, CheckpointLocation::Directory),
             settings,
             mode: self.mode.unwrap_or(AlignmentMode::ExactlyOnce),
+            placement,
             buffer_timeout: self.buffer_timeout.unwrap_or(BUFFER_TIMEOUT_DEFAULT),
             restore: restore_from.map(|from| RestoreOptions {
                 from,
@@ -58,6 +64,26 @@ impl Args {
     /// Subtasks of operators that don't say otherwise.
     pub(crate) fn parallelism(&self) -> u32 {
         self.parallelism.unwrap_or(NonZeroU32::MIN).get()
+    }
+
+    /// Which keyed state goes into files.
+    fn placement(&self) -> Result<StatePlacement, Problem> {
+        if self.checkpoint_storage == Some(CheckpointStorage::JobManager) {
+            return Ok(StatePlacement::Inline {
+                bytes_max: StatePlacement::JOB_MANAGER_BYTES_MAX,
+            });
+        }
+        let limit = ByteSize(StatePlacement::INLINE_BYTES_LIMIT);
+        match self.state_inline_threshold {
+            None => Ok(StatePlacement::default()),
+            Some(threshold) if threshold <= limit => Ok(StatePlacement::Files {
+                inline_bytes_max: threshold.0,
+            }),
+            Some(_) => Err(Problem::Value {
+                given: self.given("state-inline-threshold"),
+                allowed: format!("at most `{limit}`").into(),
+            }),
+        }
     }
 
     fn job_settings(&self, savepoint_dir: Option<SnapshotLocation>) -> JobSettings {
@@ -103,6 +129,13 @@ impl Args {
                 "checkpoint-interval",
                 "--checkpoint-dir",
                 "checkpoints without it would not outlive the process",
+            ),
+            (
+                self.state_inline_threshold.is_some()
+                    && self.checkpoint_storage == Some(CheckpointStorage::JobManager),
+                "state-inline-threshold",
+                "--checkpoint-storage filesystem",
+                "with `jobmanager` all keyed state is inline",
             ),
             (
                 self.restore_mode.is_some() && !restores,

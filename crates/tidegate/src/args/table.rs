@@ -11,7 +11,9 @@ use tidegate_coordinator::{RestartStrategy, Retention};
 use tidegate_types::{AlignmentMode, RestoreMode};
 
 use super::Args;
-use super::text::{Allowed, CheckpointInterval, TextForm, TolerableFailures};
+use super::text::{
+    Allowed, ByteSize, CheckpointInterval, CheckpointStorage, TextForm, TolerableFailures,
+};
 
 /// What stands in a TOML file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +137,27 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   outlives the process, and transactional sinks are refused",
         advice: "set it for every job whose results matter",
         field: field!(checkpoint_dir: String),
+    },
+    Setting {
+        name: "checkpoint-storage",
+        value: "STORAGE",
+        kind: Kind::Text,
+        default: "filesystem",
+        meaning: "where the keyed state of checkpoints and savepoints goes: into files \
+                  (`filesystem`), or with everything else into `_metadata` (`jobmanager`), which \
+                  takes up to 5 MiB per subtask and declines what is larger",
+        advice: "choose `jobmanager` for jobs with little state and many checkpoints",
+        field: field!(checkpoint_storage: CheckpointStorage),
+    },
+    Setting {
+        name: "state-inline-threshold",
+        value: "SIZE",
+        kind: Kind::Text,
+        default: "20KiB",
+        meaning: "keyed state of at most this size goes into `_metadata` and not into a file of \
+                  its own, at most `1MiB`; with `0B` every subtask with state has a file",
+        advice: "raise it if many subtasks hold little state; lower it if `_metadata` grows large",
+        field: field!(state_inline_threshold: ByteSize),
     },
     Setting {
         name: "checkpoint-interval",

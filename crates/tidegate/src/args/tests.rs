@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser};
 use tidegate_coordinator::JobSettings;
+use tidegate_runtime::StatePlacement;
 use tidegate_server::{CheckpointLocation, JobOptions};
 
 use super::*;
@@ -109,6 +110,8 @@ fn a_directory_brings_an_interval_unless_it_is_turned_off() {
 const OTHERS: &[(&str, &str)] = &[
     ("parallelism", "3"),
     ("checkpoint-dir", "/checkpoints"),
+    ("checkpoint-storage", "jobmanager"),
+    ("state-inline-threshold", "0B"),
     ("checkpoint-interval", "1m 30s"),
     ("checkpoint-timeout", "1000years"),
     ("min-pause", "250ms"),
@@ -165,10 +168,15 @@ fn flags_and_files_set_the_same() {
 fn what_is_given_reaches_the_job() {
     let flags: Vec<String> = OTHERS
         .iter()
+        .filter(|(name, _)| *name != "checkpoint-storage")
         .map(|(name, value)| format!("--{name}={value}"))
         .collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let options = options(&flags).unwrap();
+    let all_in_files = StatePlacement::Files {
+        inline_bytes_max: 0,
+    };
+    assert_eq!(options.placement, all_in_files);
     let checkpoints = &options.settings.checkpoints;
     assert_eq!(checkpoints.interval, Some(Duration::from_secs(90)));
     assert_eq!(checkpoints.min_pause, Duration::from_millis(250));
@@ -187,6 +195,32 @@ fn what_is_given_reaches_the_job() {
     assert_eq!(options.buffer_timeout, Duration::ZERO);
     let restart = "failure-rate:3,5m,1s".parse::<RestartStrategy>().unwrap();
     assert_eq!(options.settings.restart, restart);
+}
+
+// L2, L3
+#[test]
+fn where_keyed_state_goes() {
+    let placement = |flags: &[&str]| options(flags).map(|options| options.placement);
+    let files = |inline_bytes_max| StatePlacement::Files { inline_bytes_max };
+    assert_eq!(placement(&[]).unwrap(), files(20_480));
+    let threshold = |size: &'static str| ["--state-inline-threshold", size];
+    assert_eq!(placement(&threshold("1MiB")).unwrap(), files(1 << 20));
+    assert_eq!(
+        placement(&threshold("1025KiB")).unwrap_err().to_string(),
+        "invalid setting: `--state-inline-threshold 1025KiB`: must be at most `1MiB`"
+    );
+    let jobmanager = ["--checkpoint-storage", "jobmanager"];
+    let bytes_max = 5 << 20;
+    assert_eq!(
+        placement(&jobmanager).unwrap(),
+        StatePlacement::Inline { bytes_max }
+    );
+    let both = [jobmanager, threshold("1KiB")].concat();
+    assert_eq!(
+        placement(&both).unwrap_err().to_string(),
+        "invalid setting: `--state-inline-threshold 1KiB` needs --checkpoint-storage filesystem: \
+         with `jobmanager` all keyed state is inline"
+    );
 }
 
 #[test]

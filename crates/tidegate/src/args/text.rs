@@ -43,6 +43,51 @@ impl fmt::Display for CheckpointInterval {
     }
 }
 
+/// Where the keyed state of checkpoints and savepoints is kept. Displays as users write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CheckpointStorage {
+    /// In files, apart from what is small; see [`Args::state_inline_threshold`](crate::Args).
+    #[default]
+    Filesystem,
+    /// In the metadata, which the coordinator of the job (Flink's JobManager) holds in memory. A
+    /// subtask may have up to 5 MiB.
+    JobManager,
+}
+
+impl CheckpointStorage {
+    /// Every one there is.
+    pub const ALL: [CheckpointStorage; 2] = [Self::Filesystem, Self::JobManager];
+}
+
+impl fmt::Display for CheckpointStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Filesystem => "filesystem",
+            Self::JobManager => "jobmanager",
+        })
+    }
+}
+
+/// A number of bytes. Displays as users write it: `20KiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+/// From the largest.
+const SIZE_UNITS: [(&str, u64); 4] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |(_, bytes): &&(&str, u64)| self.0 >= *bytes && self.0.is_multiple_of(*bytes);
+        let (unit, bytes) = SIZE_UNITS.iter().find(whole).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / bytes)
+    }
+}
+
 /// How many checkpoints in a row may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TolerableFailures {
@@ -206,6 +251,44 @@ impl TextForm for Retention {
     }
 }
 
+impl TextForm for CheckpointStorage {
+    fn allowed() -> Allowed {
+        one_of(&Self::ALL)
+    }
+
+    fn parse(text: &str) -> Result<Self, Allowed> {
+        pick(&Self::ALL, text)
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl TextForm for ByteSize {
+    fn allowed() -> Allowed {
+        "a size with its unit, as `512B`, `20KiB` or `1MiB`".into()
+    }
+
+    fn parse(text: &str) -> Result<Self, Allowed> {
+        let unit = SIZE_UNITS.iter().find_map(|(unit, bytes)| {
+            let number = text.strip_suffix(unit)?.trim_end();
+            let plain = number.bytes().all(|byte| byte.is_ascii_digit());
+            plain.then_some((number, *bytes))
+        });
+        let (number, unit) = unit.ok_or_else(Self::allowed)?;
+        let count: u64 = number.parse().map_err(|_| Self::allowed())?;
+        count
+            .checked_mul(unit)
+            .map(ByteSize)
+            .ok_or_else(Self::allowed)
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl TextForm for RestoreMode {
     fn allowed() -> Allowed {
         one_of(&Self::ALL)
@@ -280,6 +363,9 @@ mod tests {
                 prop_assert_eq!(read_back(&interval), Ok(interval));
             }
             prop_assert_eq!(read_back(&count), Ok(count));
+            for size in [seconds, u64::from(count), u64::from(count) << 10, seconds << 30] {
+                prop_assert_eq!(read_back(&ByteSize(size)), Ok(ByteSize(size)));
+            }
             let tolerable = TolerableFailures::UpTo(count);
             prop_assert_eq!(read_back(&tolerable), Ok(tolerable));
             let parallelism = NonZeroU32::MIN.saturating_add(count);
@@ -291,6 +377,7 @@ mod tests {
             let _ = Duration::parse(&text);
             let _ = RestartStrategy::parse(&format!("exponential-delay:{text}"));
             let _ = TolerableFailures::parse(&text);
+            let _ = ByteSize::parse(&format!("{text}KiB"));
         }
     }
 
@@ -300,6 +387,9 @@ mod tests {
             assert_eq!(read_back(&value), Ok(value));
         }
         for value in RestoreMode::ALL {
+            assert_eq!(read_back(&value), Ok(value));
+        }
+        for value in CheckpointStorage::ALL {
             assert_eq!(read_back(&value), Ok(value));
         }
         for (value, _) in MODES {
@@ -321,6 +411,30 @@ mod tests {
         assert_eq!(shown("90s"), "1m 30s");
         assert_eq!(shown("0s"), "0s");
         assert_eq!(shown("1h30m"), "1h 30m");
+    }
+
+    #[test]
+    fn sizes_have_units_and_fit() {
+        let size = |text| ByteSize::parse(text).map(|size| size.0);
+        assert_eq!(size("0B"), Ok(0));
+        assert_eq!(size("20 KiB"), Ok(20_480));
+        assert_eq!(size("1024KiB"), Ok(1 << 20));
+        for wrong in [
+            "",
+            "20",
+            "B",
+            "-1B",
+            "+1B",
+            "1.5MiB",
+            "20KB",
+            "20kib",
+            "99999999999GiB",
+        ] {
+            assert!(size(wrong).unwrap_err().contains("`20KiB`"), "{wrong}");
+        }
+        assert_eq!(ByteSize(1 << 20).to_string(), "1MiB");
+        assert_eq!(ByteSize(1025).to_string(), "1025B");
+        assert_eq!(ByteSize(0).to_string(), "0B");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate::connectors::CollectCommitted;
 use tidegate::prelude::*;
-use tidegate::{CheckpointLocation, MaxParallelism, RestartStrategy};
+use tidegate::{CheckpointLocation, MaxParallelism, RestartStrategy, StatePlacement};
 use url::Url;
 
 /// Injected errors hit every job of the process: jobs run one after the other.
@@ -23,6 +23,9 @@ pub(crate) fn environment(dir: &Path) -> Environment {
         options.location = CheckpointLocation::Directory(url);
         options.settings.checkpoints.interval = Some(Duration::from_millis(5));
         options.settings.restart = RestartStrategy::None;
+        options.placement = StatePlacement::Files {
+            inline_bytes_max: 0,
+        };
     })
 }
 

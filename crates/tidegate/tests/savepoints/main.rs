@@ -27,7 +27,7 @@ use support::place::files;
 use tidegate::prelude::*;
 use tidegate::{
     CheckpointLocation, CompletedSummary, JobClient, JobOptions, MaxParallelism, RestartStrategy,
-    RestoreMode, RestoreOptions, SnapshotLocation,
+    RestoreMode, RestoreOptions, SnapshotLocation, StatePlacement,
 };
 use url::Url;
 
@@ -138,6 +138,10 @@ impl Site {
                 options.settings.checkpoints.interval = run.interval.map(Duration::from_millis);
                 options.settings.restart = RestartStrategy::None;
                 options.restore = run.restore;
+                // However small: so that there are state files.
+                options.placement = StatePlacement::Files {
+                    inline_bytes_max: 0,
+                };
                 (run.change)(options);
             });
         let mut numbers = Generator::new(Some(KEYS * EACH), |index| (index % KEYS).to_string());

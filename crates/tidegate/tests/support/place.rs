@@ -65,6 +65,8 @@ impl Place {
             arguments.push(flag.to_owned());
             arguments.push(path.display().to_string());
         }
+        // However small: so that there is one of each kind of file.
+        arguments.extend(["--state-inline-threshold", "0B"].map(str::to_owned));
         arguments
     }
 

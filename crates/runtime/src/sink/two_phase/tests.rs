@@ -142,6 +142,7 @@ impl Driven {
             parallelism: 1,
             max_parallelism,
             attempt: AttemptNumber(1),
+            placement: crate::piece::StatePlacement::default(),
             restored: None,
             restore: SubtaskRestore {
                 key_groups: max_parallelism.range(0, 1).unwrap(),

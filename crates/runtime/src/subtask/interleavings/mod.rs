@@ -116,6 +116,7 @@ impl Stepped<'_> {
             restored: restored.map(|_| STOP),
             restore: restore_plan(SUBTASKS, restored),
             files: Arc::new(NoFiles),
+            placement: crate::piece::StatePlacement::default(),
             reports: Arc::new(move |report| sink.lock().unwrap().push(report.report)),
             metrics: AttemptMetrics::new(plan.graph()),
             mode: run.mode,

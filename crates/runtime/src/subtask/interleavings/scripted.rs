@@ -240,6 +240,7 @@ impl Play<'_> {
         let plan = plan(&scripts, &log, &controls);
         let sink = Arc::clone(&reports);
         let context = AttemptContext {
+            placement: crate::piece::StatePlacement::default(),
             number: tidegate_types::AttemptNumber(1),
             restored: None,
             restore: restore_plan(OPERATORS, None),
