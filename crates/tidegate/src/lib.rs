@@ -40,7 +40,10 @@ pub use args::{
 };
 pub use environment::Environment;
 pub use error::{Error, Result};
-pub use stream::{IntoSink, KeyedStream, SinkHandle, Stream};
+pub use stream::{
+    BroadcastStreams, ConnectedStreams, IntoSink, KeyedBroadcastStreams, KeyedStream, SinkHandle,
+    Stream,
+};
 pub use tidegate_connectors as connectors;
 pub use tidegate_coordinator::{
     AbortReason, CompletedSummary, ParseRestartError, RestartStrategy, RestoreOutlook,
@@ -67,9 +70,9 @@ pub use tidegate_runtime::process;
 pub mod state {
     pub use tidegate_state::{
         Aggregate, AggregatingState, AggregatingStateDescriptor, At, Fold, ListElements, ListState,
-        ListStateDescriptor, MapEntries, MapState, MapStateDescriptor, MergeAggregate, Reduce,
-        ReduceFn, ReducingState, ReducingStateDescriptor, Scope, StateDescriptor, StateError,
-        StateKey, StateValue, ValueState, ValueStateDescriptor,
+        ListStateDescriptor, MapEntries, MapState, MapStateDescriptor, MergeAggregate,
+        OperatorListState, Reduce, ReduceFn, ReducingState, ReducingStateDescriptor, Scope,
+        StateDescriptor, StateError, StateKey, StateValue, ValueState, ValueStateDescriptor,
     };
 }
 
@@ -96,14 +99,14 @@ pub mod prelude {
     pub use tidegate_connectors::{Collect, Discard, FileSink, FileSource, Generator, Print};
     pub use tidegate_derive::{Record, StateKey};
     pub use tidegate_runtime::process::{
-        BroadcastContext, BroadcastProcessFunction, KeyedBroadcastProcessFunction,
+        BroadcastContext, BroadcastProcessFunction, BroadcastState, KeyedBroadcastProcessFunction,
         KeyedCoProcessFunction, KeyedContext, KeyedOpenContext, KeyedProcessFunction, OpenContext,
         ProcessContext, ProcessFunction, TimeDomain, Timer,
     };
     pub use tidegate_runtime::{BoxError, Collector};
     pub use tidegate_state::{
-        Aggregate, AggregatingState, ListState, MapState, Record as _, ReducingState,
-        StateKey as _, ValueState, ValueStateDescriptor,
+        Aggregate, AggregatingState, ListState, MapState, OperatorListState, Record as _,
+        ReducingState, StateKey as _, ValueState, ValueStateDescriptor,
     };
 
     pub use crate::{Args, Environment, EventTime, KeyedStream, Stream, WatermarkStrategy};

@@ -4,7 +4,10 @@
 //! What the broadcast records come to is *broadcast state*: every subtask holds the same. So only
 //! the broadcast side may change it, and must do so by the record alone; the other side reads it.
 
-use tidegate_state::{Record, StateKey};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use tidegate_state::{Record, StateKey, StateValue};
 use tidegate_types::{CheckpointId, EventTime, UnixMillis};
 
 use super::context::{KeyedContext, Timer, Times};
@@ -31,6 +34,75 @@ impl BroadcastContext<'_> {
     /// for what goes into broadcast state.
     pub fn current_processing_time(&self) -> UnixMillis {
         self.times.clock.wall()
+    }
+}
+
+/// A map that all subtasks of an operator hold alike.
+///
+/// Everybody may read it; changing it takes the context of a broadcast record, since only those
+/// reach every subtask, in one order if they come from one.
+#[derive(Clone)]
+pub struct BroadcastState<MK, MV> {
+    pub(super) state: tidegate_state::BroadcastState<MK, MV>,
+}
+
+impl<MK: StateKey + Ord, MV: StateValue> BroadcastState<MK, MV> {
+    /// A copy of the value of `map_key`.
+    pub fn get<Q: Ord + ?Sized>(&self, map_key: &Q) -> Option<MV>
+    where
+        MK: Borrow<Q>,
+    {
+        self.state.get(map_key)
+    }
+
+    /// Calls `read` with the whole map.
+    pub fn with<R>(&self, read: impl FnOnce(&BTreeMap<MK, MV>) -> R) -> R {
+        self.state.with(read)
+    }
+
+    /// Whether `map_key` has a value.
+    pub fn contains_key<Q: Ord + ?Sized>(&self, map_key: &Q) -> bool
+    where
+        MK: Borrow<Q>,
+    {
+        self.state.contains_key(map_key)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.state.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty()
+    }
+
+    /// Sets the value of `map_key`, and returns what it was.
+    pub fn put(&self, _ctx: &mut BroadcastContext<'_>, map_key: MK, value: MV) -> Option<MV> {
+        self.state.put(map_key, value)
+    }
+
+    /// Removes the value of `map_key`, and returns it.
+    pub fn remove<Q: Ord + ?Sized>(
+        &self,
+        _ctx: &mut BroadcastContext<'_>,
+        map_key: &Q,
+    ) -> Option<MV>
+    where
+        MK: Borrow<Q>,
+    {
+        self.state.remove(map_key)
+    }
+
+    /// Keeps the entries that `keep` accepts, and may change their values.
+    pub fn retain(&self, _ctx: &mut BroadcastContext<'_>, keep: impl FnMut(&MK, &mut MV) -> bool) {
+        self.state.retain(keep);
+    }
+
+    /// Removes all entries.
+    pub fn clear(&self, _ctx: &mut BroadcastContext<'_>) {
+        self.state.clear();
     }
 }
 

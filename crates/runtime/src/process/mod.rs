@@ -19,7 +19,8 @@ mod operator;
 mod plain;
 
 pub use broadcast::{
-    BroadcastContext, BroadcastProcessFunction, KeyedBroadcastProcessFunction, WithBroadcast,
+    BroadcastContext, BroadcastProcessFunction, BroadcastState, KeyedBroadcastProcessFunction,
+    WithBroadcast,
 };
 pub use connected::{Connected, KeyedCoProcessFunction};
 pub use context::{KeyedContext, TimeDomain, Timer, TimerService};

@@ -4,20 +4,67 @@ use std::ops::{Deref, DerefMut};
 
 use tidegate_state::{
     Aggregate, AggregatingState, AggregatingStateDescriptor, HeapKeyedBackend, ListState,
-    ListStateDescriptor, MapState, MapStateDescriptor, ReduceFn, ReducingState,
-    ReducingStateDescriptor, StateDescriptor, StateError, StateKey, StateValue, ValueState,
-    ValueStateDescriptor,
+    ListStateDescriptor, MapState, MapStateDescriptor, OperatorListState, OperatorStateBackend,
+    ReduceFn, ReducingState, ReducingStateDescriptor, StateDescriptor, StateError, StateKey,
+    StateValue, ValueState, ValueStateDescriptor,
 };
 use tidegate_types::CheckpointId;
 
+use super::broadcast::BroadcastState;
 use crate::logic::SubtaskContext;
 
-/// Which subtask a function is opened for.
+/// Which subtask a function is opened for, and the states that it has as a whole.
 pub struct OpenContext<'a> {
     pub(super) context: &'a SubtaskContext,
+    pub(super) state: &'a mut OperatorStateBackend,
+}
+
+/// The operator state that a subtask starts from.
+pub(super) fn open_operator_state(
+    context: &SubtaskContext,
+) -> Result<OperatorStateBackend, StateError> {
+    OperatorStateBackend::restore(context.subtask.index, &context.restore.lists)
 }
 
 impl OpenContext<'_> {
+    /// Binds a list of the whole operator, of which each subtask has a part; at a restore each
+    /// element goes to one subtask. It travels in every acknowledgement, so it is for what is
+    /// small: positions, open transactions.
+    ///
+    /// # Errors
+    /// [`StateError`] if another state has the name, or the checkpoint holds it with another mode
+    /// or type.
+    pub fn split_list<T: StateValue>(
+        &mut self,
+        name: &str,
+    ) -> Result<OperatorListState<T>, StateError> {
+        self.state.split_list(&ListStateDescriptor::new(name))
+    }
+
+    /// As [`split_list`](Self::split_list), but at a restore every subtask gets all elements of all
+    /// subtasks. Drop what isn't this subtask's, or the list grows with every restore.
+    ///
+    /// # Errors
+    /// As for [`split_list`](Self::split_list).
+    pub fn union_list<T: StateValue>(
+        &mut self,
+        name: &str,
+    ) -> Result<OperatorListState<T>, StateError> {
+        self.state.union_list(&ListStateDescriptor::new(name))
+    }
+
+    /// Binds a map that all subtasks hold alike, for functions with a broadcast input.
+    ///
+    /// # Errors
+    /// As for [`split_list`](Self::split_list).
+    pub fn broadcast_state<MK: StateKey + Ord, MV: StateValue>(
+        &mut self,
+        name: &str,
+    ) -> Result<BroadcastState<MK, MV>, StateError> {
+        let state = self.state.broadcast_map(&MapStateDescriptor::new(name))?;
+        Ok(BroadcastState { state })
+    }
+
     /// Index of the subtask, from 0.
     pub fn subtask_index(&self) -> u32 {
         self.context.subtask.index

@@ -4,12 +4,13 @@ use std::time::Duration;
 use std::vec;
 
 use tidegate_state::{
-    HeapKeyedBackend, Record, SnapshotProgress, StateError, StateKey, TimerService,
+    HeapKeyedBackend, OperatorStateBackend, Record, SnapshotProgress, StateError, StateKey,
+    TimerService,
 };
 use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
 
 use super::context::{KeyedContext, TimeDomain, Timer, Times, clamped};
-use super::open::{KeyedOpenContext, OpenContext};
+use super::open::{KeyedOpenContext, OpenContext, open_operator_state};
 use crate::clock::Clock;
 use crate::error::BoxError;
 use crate::keyed::{PAGES_PER_STEP, freeze, open_backend};
@@ -67,6 +68,7 @@ enum Due {
 /// State, timers and times of one keyed subtask.
 pub struct KeyedCore<K: StateKey> {
     backend: HeapKeyedBackend<K>,
+    operator_state: OperatorStateBackend,
     timers: TimerService<K>,
     /// Of the record that is worked on. Kept, so that a key with heap data reuses its memory.
     key: Option<K>,
@@ -145,14 +147,19 @@ impl<F: KeyedFunction> Keyed<F> {
         open: impl FnOnce(&mut KeyedOpenContext<'_, F::Key>) -> Result<F, BoxError>,
     ) -> Result<Self, BoxError> {
         let mut backend = open_backend(context)?;
+        let mut operator_state = open_operator_state(context)?;
         let timers = TimerService::bind(&mut backend, TIMERS)?;
         let mut states = KeyedOpenContext {
             backend: &mut backend,
-            operator: OpenContext { context },
+            operator: OpenContext {
+                context,
+                state: &mut operator_state,
+            },
         };
         let function = open(&mut states)?;
         let core = KeyedCore {
             backend,
+            operator_state,
             timers,
             key: None,
             key_hash: 0,
@@ -227,7 +234,10 @@ impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
     }
 
     fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
-        Ok(freeze(&mut self.core.backend))
+        Ok(Snapshot {
+            lists: self.core.operator_state.snapshot()?,
+            ..freeze(&mut self.core.backend)
+        })
     }
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {

@@ -2,16 +2,16 @@
 
 use std::vec;
 
-use tidegate_state::Record;
-use tidegate_types::{CheckpointId, EventTime, UnixMillis};
+use tidegate_state::{OperatorStateBackend, Record};
+use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
 
 use super::broadcast::{BroadcastContext, BroadcastProcessFunction};
 use super::context::Times;
-use super::open::OpenContext;
+use super::open::{OpenContext, open_operator_state};
 use crate::clock::Clock;
 use crate::either::Either;
 use crate::error::BoxError;
-use crate::logic::{Flow, Logic, SubtaskContext, WatermarkProgress};
+use crate::logic::{Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
 use crate::output::Collector;
 
 /// What a function without keys knows while it works on a record.
@@ -137,6 +137,7 @@ impl<F: BroadcastProcessFunction> UnkeyedFunction for OneWithBroadcast<F> {
 /// Runs an [`UnkeyedFunction`].
 pub struct Unkeyed<F> {
     function: F,
+    state: OperatorStateBackend,
     watermark: EventTime,
     clock: Clock,
 }
@@ -150,9 +151,14 @@ impl<F: UnkeyedFunction> Unkeyed<F> {
         context: &SubtaskContext,
         open: impl FnOnce(&mut OpenContext<'_>) -> Result<F, BoxError>,
     ) -> Result<Self, BoxError> {
-        let function = open(&mut OpenContext { context })?;
+        let mut state = open_operator_state(context)?;
+        let function = open(&mut OpenContext {
+            context,
+            state: &mut state,
+        })?;
         Ok(Unkeyed {
             function,
+            state,
             watermark: EventTime::MIN,
             clock: context.clock.clone(),
         })
@@ -183,6 +189,13 @@ impl<F: UnkeyedFunction> Logic<F::In, F::Out> for Unkeyed<F> {
     ) -> Result<WatermarkProgress, BoxError> {
         self.watermark = watermark;
         Ok(WatermarkProgress::Done)
+    }
+
+    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
+        Ok(Snapshot {
+            lists: self.state.snapshot()?,
+            ..Snapshot::default()
+        })
     }
 
     fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {

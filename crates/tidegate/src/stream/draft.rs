@@ -2,11 +2,18 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use tidegate_runtime::{EdgeKind, JobPlan, Rebalance, Route, RouteContext};
+use tidegate_runtime::{EdgeKind, JobPlan, Route, RouteContext};
 use tidegate_state::Record;
 use tidegate_types::graph::{OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
+
+/// Makes the router of one sending subtask.
+pub(super) type MakeRoute<T> = Arc<dyn Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync>;
+
+/// How records find their receiver.
+pub(super) type RoutedBy<T> = (Partitioning, MakeRoute<T>);
 
 /// The job that streams add to.
 #[derive(Default)]
@@ -71,16 +78,30 @@ impl Draft {
         &mut self,
         upstream: &[OperatorId],
         to: OperatorId,
-        partitioning: Partitioning,
-        route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Clone + Send + Sync + 'static,
+        (partitioning, route): RoutedBy<T>,
     ) {
         for from in upstream {
+            let route = Arc::clone(&route);
+            let route = move |context: RouteContext| route(context);
             self.plan
-                .connect((*from, to), partitioning, EdgeKind::Records, route.clone());
+                .connect((*from, to), partitioning, EdgeKind::Records, route);
         }
     }
-}
 
-pub(super) fn rebalance<T: Record>(context: RouteContext) -> Box<dyn Route<T>> {
-    Box::new(Rebalance::starting_at(context.origin as usize))
+    /// As [`connect`](Self::connect), to an operator whose records are of another type.
+    pub(super) fn connect_as<T: Record, In: Record>(
+        &mut self,
+        upstream: &[OperatorId],
+        to: OperatorId,
+        (partitioning, route): RoutedBy<T>,
+        convert: fn(T) -> In,
+    ) {
+        for from in upstream {
+            let route = Arc::clone(&route);
+            let route = move |context: RouteContext| route(context);
+            let ends = (*from, to);
+            self.plan
+                .connect_as(ends, partitioning, EdgeKind::Records, route, convert);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Streams whose records are grouped by key, and what keeps state per key.
 
+use std::sync::Arc;
+
 use tidegate_runtime::process::{
     Keyed, KeyedContext, KeyedOpenContext, KeyedProcessFunction, Single,
 };
@@ -10,9 +12,11 @@ use tidegate_runtime::{
 use tidegate_state::{
     Aggregate, AggregatingState, Record, StateKey, StateValue, ValueStateDescriptor,
 };
+use tidegate_types::OperatorId;
 use tidegate_types::graph::Partitioning;
 
-use super::Stream;
+use super::draft::RoutedBy;
+use super::{ConnectedStreams, KeyedBroadcastStreams, Stream};
 
 /// A stream whose records are grouped by key.
 pub struct KeyedStream<T, S> {
@@ -89,6 +93,25 @@ impl<T: Record, S: KeySelector<T>> KeyedStream<T, S> {
         self.with_state(name, move || initial.clone(), function)
     }
 
+    /// Pairs the stream with another that has the same keys, for a
+    /// [`KeyedCoProcessFunction`](crate::process::KeyedCoProcessFunction) over the state of both.
+    pub fn connect<U, R>(self, other: KeyedStream<U, R>) -> ConnectedStreams<T, S, U, R>
+    where
+        U: Record,
+        R: KeySelector<U, Key = S::Key>,
+    {
+        ConnectedStreams::new(self, other)
+    }
+
+    /// Pairs the stream with one that every subtask of the next operator gets whole, for a
+    /// [`KeyedBroadcastProcessFunction`](crate::process::KeyedBroadcastProcessFunction).
+    pub fn connect_broadcast<B: Record>(
+        self,
+        broadcast: Stream<B>,
+    ) -> KeyedBroadcastStreams<T, S, B> {
+        KeyedBroadcastStreams::new(self, broadcast)
+    }
+
     /// Calls a function of your own that has state and timers per key: any number of states of any
     /// kind, event-time and processing-time timers. `open` makes it, once per subtask and attempt,
     /// and binds its states.
@@ -123,9 +146,17 @@ impl<T: Record, S: KeySelector<T>> KeyedStream<T, S> {
         name: &str,
         open: impl Fn(S, &SubtaskContext) -> Result<L, BoxError> + Send + Sync + 'static,
     ) -> Stream<Out> {
+        let routed_by = self.routed_by();
         let KeyedStream { stream, selector } = self;
-        let at_receiver = selector.clone();
-        let id = stream.add(name, move |context| open(at_receiver.clone(), context));
+        let id = stream.add(name, move |context| open(selector.clone(), context));
+        let mut draft = stream.draft.borrow_mut();
+        draft.connect(&stream.upstream, id, routed_by);
+        drop(draft);
+        Stream::from_operator(stream.draft, id)
+    }
+
+    fn routed_by(&self) -> RoutedBy<T> {
+        let selector = self.selector.clone();
         let route = move |context: RouteContext| {
             let RouteContext {
                 parallelism,
@@ -135,11 +166,13 @@ impl<T: Record, S: KeySelector<T>> KeyedStream<T, S> {
             let by_key = ByKeyGroup::new(selector.clone(), max_parallelism, parallelism);
             Box::new(by_key) as Box<dyn Route<T>>
         };
-        stream
-            .draft
-            .borrow_mut()
-            .connect(&stream.upstream, id, Partitioning::KeyGroups, route);
-        Stream::from_operator(stream.draft, id)
+        (Partitioning::KeyGroups, Arc::new(route))
+    }
+
+    /// Connects to an operator that takes records of another type.
+    pub(super) fn connect_as<In: Record>(&self, to: OperatorId, convert: fn(T) -> In) {
+        let mut draft = self.stream.draft.borrow_mut();
+        draft.connect_as(&self.stream.upstream, to, self.routed_by(), convert);
     }
 }
 

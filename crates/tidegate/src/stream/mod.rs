@@ -1,5 +1,6 @@
 //! Streams: what a job is made of.
 
+mod connected;
 mod draft;
 mod keyed;
 mod sink;
@@ -7,19 +8,21 @@ mod sink;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tidegate_runtime::process::{One, OpenContext, ProcessFunction, Unkeyed};
 use tidegate_runtime::watermark::{AssignWatermarks, WatermarkGenerator, WatermarkStrategy};
 use tidegate_runtime::{
-    BoxError, Broadcast, ByReference, ByValue, Collector, FlatMap, KeySelector, Logic, Route,
-    RouteContext, SubtaskContext,
+    BoxError, Broadcast, ByReference, ByValue, Collector, FlatMap, KeySelector, Logic, Rebalance,
+    Route, RouteContext, SubtaskContext,
 };
 use tidegate_state::{Record, StateKey};
 use tidegate_types::graph::Partitioning;
 use tidegate_types::{MaxParallelism, OperatorId};
 
+pub use connected::{BroadcastStreams, ConnectedStreams, KeyedBroadcastStreams};
 pub(crate) use draft::Draft;
-use draft::rebalance;
+use draft::RoutedBy;
 pub use keyed::KeyedStream;
 pub use sink::{IntoSink, SinkHandle};
 
@@ -215,6 +218,12 @@ impl<T: Record> Stream<T> {
         }
     }
 
+    /// Pairs the stream with one that every subtask of the next operator gets whole, for a
+    /// [`BroadcastProcessFunction`](crate::process::BroadcastProcessFunction).
+    pub fn connect_broadcast<B: Record>(self, broadcast: Stream<B>) -> BroadcastStreams<T, B> {
+        BroadcastStreams::new(self, broadcast)
+    }
+
     /// Ends the stream in a sink.
     pub fn sink<Kind>(self, name: &str, sink: impl IntoSink<T, Kind>) -> SinkHandle {
         let id = {
@@ -249,18 +258,39 @@ impl<T: Record> Stream<T> {
         draft.plan.operator::<T, Out, L>(spec, make)
     }
 
-    fn connect_to(&self, to: OperatorId) {
-        let mut draft = self.draft.borrow_mut();
-        let first = draft.plan.graph().edges.len();
+    fn routed_by(&self) -> RoutedBy<T> {
         match self.spread {
             Spread::Auto | Spread::Evenly => {
-                draft.connect(&self.upstream, to, Partitioning::Rebalance, rebalance::<T>);
+                let route = |context: RouteContext| {
+                    let origin = context.origin as usize;
+                    Box::new(Rebalance::starting_at(origin)) as Box<dyn Route<T>>
+                };
+                (Partitioning::Rebalance, Arc::new(route))
             }
             Spread::ToAll => {
                 let route = |_: RouteContext| Box::new(Broadcast) as Box<dyn Route<T>>;
-                draft.connect(&self.upstream, to, Partitioning::Broadcast, route);
+                (Partitioning::Broadcast, Arc::new(route))
             }
         }
+    }
+
+    fn connect_to(&self, to: OperatorId) {
+        let mut draft = self.draft.borrow_mut();
+        let first = draft.plan.graph().edges.len();
+        draft.connect(&self.upstream, to, self.routed_by());
+        self.note_flexible(&mut draft, first);
+    }
+
+    /// Connects to an operator that takes records of another type.
+    fn connect_as<In: Record>(&self, to: OperatorId, convert: fn(T) -> In) {
+        let mut draft = self.draft.borrow_mut();
+        let first = draft.plan.graph().edges.len();
+        draft.connect_as(&self.upstream, to, self.routed_by(), convert);
+        self.note_flexible(&mut draft, first);
+    }
+
+    /// The edges from `first` on may become forward edges.
+    fn note_flexible(&self, draft: &mut Draft, first: usize) {
         if self.spread == Spread::Auto {
             let last = draft.plan.graph().edges.len();
             draft.flexible.extend(first..last);

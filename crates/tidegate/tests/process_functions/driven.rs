@@ -1,7 +1,5 @@
 //! Process functions driven by hand: state, timers, two inputs; snapshots, restores, rescaling.
 
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::time::Duration;
 
 use tidegate::prelude::*;
