@@ -555,3 +555,40 @@ fn a_full_disk_fails_the_snapshot_and_nothing_else() {
     restore(&mut restored, &save(&mut live)).unwrap();
     assert_eq!(restored.entries(), 10_000);
 }
+
+/// A value that can't be serialised.
+#[derive(Clone, serde::Deserialize)]
+struct Unserialisable;
+
+impl serde::Serialize for Unserialisable {
+    fn serialize<S: serde::Serializer>(&self, _serializer: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("no"))
+    }
+}
+
+// L13: if the second of three states can't be written, the first doesn't count either.
+#[test]
+fn a_state_that_cannot_be_written_fails_the_whole_snapshot() {
+    let mut live = backend::<u64>();
+    let first = live.value_state(&counter("first")).unwrap();
+    let bad = ValueStateDescriptor::<Unserialisable>::new("second");
+    let second = live.value_state(&bad).unwrap();
+    let third = live.value_state(&counter("third")).unwrap();
+    first.borrow_mut().set(1u64.hash_key(), &1, 1);
+    second.borrow_mut().set(1u64.hash_key(), &1, Unserialisable);
+    third.borrow_mut().set(1u64.hash_key(), &1, 3);
+    let frozen = live.freeze();
+    live.finish_snapshots();
+    let mut file = Vec::new();
+    let error = frozen.write_to(&mut file).unwrap_err();
+    let group = max().key_group(1u64.hash_key());
+    assert_eq!(
+        error.to_string(),
+        format!("serialise a value of state `second`, key group `{group}`")
+    );
+    assert!(restore(&mut backend::<u64>(), &file).is_err());
+    second.borrow_mut().remove(1u64.hash_key(), &1);
+    let mut restored = backend::<u64>();
+    restore(&mut restored, &save(&mut live)).unwrap();
+    assert_eq!(restored.entries(), 2);
+}

@@ -1,41 +1,29 @@
 //! State within namespaces, and access by scope.
-#![allow(clippy::unwrap_used)] // a test that panics has failed
-
 use std::collections::BTreeMap;
-use std::io::Cursor;
 
-use tidegate_state::format::KeyedFileReader;
-use tidegate_state::{
-    At, HeapKeyedBackend, Scope, StateError, StateKey, ValueState, ValueStateDescriptor,
-};
-use tidegate_types::{KeyGroup, MaxParallelism};
+use tidegate_state::{At, Scope, StateError, StateKey, ValueState, ValueStateDescriptor};
+use tidegate_types::MaxParallelism;
+
+use super::Backend;
+use crate::under_test::BackendUnderTest;
 
 fn max() -> MaxParallelism {
     MaxParallelism::derive(1)
 }
 
-fn backend<K: StateKey>() -> HeapKeyedBackend<K> {
-    HeapKeyedBackend::new(max(), max().range(0, 1).unwrap())
+fn backend<K: StateKey>() -> Backend<K> {
+    Backend::make(max(), max().range(0, 1).unwrap())
 }
 
 fn sums() -> ValueStateDescriptor<u64> {
     ValueStateDescriptor::new("sum")
 }
 
-fn save<K: StateKey>(backend: &mut HeapKeyedBackend<K>) -> Vec<u8> {
-    let frozen = backend.freeze();
-    backend.finish_snapshots();
-    let mut file = Vec::new();
-    frozen.write_to(&mut file).unwrap();
-    file
-}
-
-fn restored<K: StateKey>(file: &[u8]) -> HeapKeyedBackend<K> {
-    let mut backend = backend();
-    backend
-        .restore_file("file", &mut Cursor::new(file))
-        .unwrap();
-    backend
+/// What a snapshot of this instant restores.
+fn reborn<K: StateKey>(backend: &mut Backend<K>) -> Backend<K> {
+    let mut restored = self::backend();
+    restored.restore(&backend.save()).unwrap();
+    restored
 }
 
 // L11, M8, M9, M15: keys and namespaces isolate values, and an access honours a switch of either.
@@ -56,7 +44,7 @@ fn keys_and_namespaces_are_apart() {
     state.clear(&At::key("b").within(&7)).unwrap();
     model.remove(&("b", 7));
     assert_eq!(live.entries(), model.len());
-    let mut copy = restored::<String>(&save(&mut live));
+    let mut copy = reborn(&mut live);
     let copy = copy.bind_within::<u32, _>(&sums()).unwrap();
     for state in [state, copy] {
         for key in ["a", "b", "c", "d"] {
@@ -90,7 +78,7 @@ fn keys_and_namespaces_delimit_themselves() {
         let namespace = namespace.to_owned();
         state.set(&At::key(key).within(&namespace), at).unwrap();
     }
-    let mut copy = restored::<String>(&save(&mut live));
+    let mut copy = reborn(&mut live);
     assert_eq!(copy.entries(), pairs.len());
     let state = copy.bind_within::<String, _>(&sums()).unwrap();
     for (at, (key, namespace)) in (0..).zip(pairs) {
@@ -110,13 +98,15 @@ fn namespaces_stay_with_their_key() {
             .set(&At::key(&42).within(&(window, window + 10)), 1)
             .unwrap();
     }
-    let file = save(&mut live);
-    let mut input = Cursor::new(&file);
-    let reader = KeyedFileReader::open(&mut input).unwrap();
+    let saved = live.save();
     let own = max().key_group(42u64.key_hash());
-    let groups: Vec<KeyGroup> = reader.index().chunks.iter().map(|c| c.key_group).collect();
-    assert_eq!(groups, [own]);
-    assert_eq!(reader.index().states[0].namespace_schema, "(i64,i64)");
+    for index in 0..max().get() {
+        let range = max().range(index, max().get()).unwrap();
+        let mut part = Backend::<u64>::make(max(), range);
+        part.restore(&saved).unwrap();
+        let expected = if range.contains(own) { 500 } else { 0 };
+        assert_eq!(part.entries(), expected);
+    }
 }
 
 /// A key that is its own namespace must not end up with all others in one place of the table.
@@ -144,7 +134,7 @@ fn another_namespace_type_is_refused() {
         "state `sum` is already bound as `value state` version `1` of `u64` within `u32`, so it \
          can't be bound as `value state` version `1` of `u64`"
     );
-    let mut copy = restored::<u64>(&save(&mut live));
+    let mut copy = reborn(&mut live);
     assert!(matches!(
         copy.bind_within::<i32, _>(&sums()),
         Err(StateError::RestoredStateMismatch(_))

@@ -1,31 +1,29 @@
 //! List, reducing, aggregating and map state, scenario by scenario.
-#![allow(clippy::unwrap_used)] // a test that panics has failed
-
-use std::io::Cursor;
-
 use tidegate_state::{
-    Aggregate, AggregatingStateDescriptor, At, HeapKeyedBackend, ListStateDescriptor,
-    MapStateDescriptor, MergeAggregate, ReducingStateDescriptor, Scope, StateDescriptor,
-    StateError, StateKey, ValueStateDescriptor,
+    Aggregate, AggregatingStateDescriptor, At, ListStateDescriptor, MapStateDescriptor,
+    MergeAggregate, ReducingStateDescriptor, Scope, StateDescriptor, StateError, StateKey,
+    ValueStateDescriptor,
 };
 use tidegate_types::MaxParallelism;
 
-fn backend<K: StateKey>() -> HeapKeyedBackend<K> {
+use super::Backend;
+use crate::under_test::{BackendUnderTest, Pieces};
+
+fn backend<K: StateKey>() -> Backend<K> {
     let max = MaxParallelism::derive(1);
-    HeapKeyedBackend::new(max, max.range(0, 1).unwrap())
+    Backend::make(max, max.range(0, 1).unwrap())
+}
+
+/// What a snapshot restores.
+fn born<K: StateKey>(saved: &Pieces) -> Backend<K> {
+    let mut restored = backend();
+    restored.restore(saved).unwrap();
+    restored
 }
 
 /// What a snapshot of this instant restores.
-fn reborn<K: StateKey>(backend: &mut HeapKeyedBackend<K>) -> HeapKeyedBackend<K> {
-    let frozen = backend.freeze();
-    backend.finish_snapshots();
-    let mut file = Vec::new();
-    frozen.write_to(&mut file).unwrap();
-    let mut restored = self::backend();
-    restored
-        .restore_file("file", &mut Cursor::new(file))
-        .unwrap();
-    restored
+fn reborn<K: StateKey>(backend: &mut Backend<K>) -> Backend<K> {
+    born(&backend.save())
 }
 
 fn shop() -> At<'static, str> {
@@ -81,17 +79,11 @@ fn lists_grow_while_snapshots_are_pending() {
     for number in 0..5000u32 {
         list.add(&At::key(&1), number).unwrap();
         if number % 700 == 0 {
-            frozen.push((live.freeze(), number));
+            frozen.push((live.begin_snapshot(), number));
         }
     }
-    live.finish_snapshots();
     for (frozen, last) in frozen {
-        let mut file = Vec::new();
-        frozen.write_to(&mut file).unwrap();
-        let mut restored = backend::<u64>();
-        restored
-            .restore_file("file", &mut Cursor::new(file))
-            .unwrap();
+        let mut restored = born::<u64>(&live.complete(frozen));
         let list = restored.bind(&descriptor).unwrap();
         assert!(list.get(&At::key(&1)).unwrap().into_iter().eq(0..=last));
     }

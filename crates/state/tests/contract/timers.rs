@@ -1,47 +1,38 @@
 //! Timers: order, snapshots, restore at other parallelisms.
-#![allow(clippy::unwrap_used)] // a test that panics has failed
-
 use std::collections::BTreeSet;
-use std::io::Cursor;
 
 use proptest::prelude::*;
-use tidegate_state::{
-    At, FrozenKeyedState, HeapKeyedBackend, StateKey, TimerService, Timers, TimersDescriptor,
-    ValueStateDescriptor,
-};
+use tidegate_state::{At, StateKey, TimerService, Timers, TimersDescriptor, ValueStateDescriptor};
 use tidegate_types::MaxParallelism;
 
-type Backend = HeapKeyedBackend<u64>;
+use super::Backend;
+use crate::under_test::{BackendUnderTest, Pieces};
 
 fn max() -> MaxParallelism {
     MaxParallelism::new(16).unwrap()
 }
 
-fn backend(index: u32, parallelism: u32) -> Backend {
-    HeapKeyedBackend::new(max(), max().range(index, parallelism).unwrap())
+fn backend(index: u32, parallelism: u32) -> Backend<u64> {
+    Backend::make(max(), max().range(index, parallelism).unwrap())
 }
 
 fn descriptor() -> TimersDescriptor {
     TimersDescriptor::event_time("timers")
 }
 
-fn write(frozen: FrozenKeyedState) -> Vec<u8> {
-    let mut file = Vec::new();
-    frozen.write_to(&mut file).unwrap();
-    file
+fn load(backend: &mut Backend<u64>, saved: &[Pieces]) {
+    for pieces in saved {
+        backend.restore(pieces).unwrap();
+    }
 }
 
-fn save(backend: &mut Backend) -> Vec<u8> {
-    let frozen = backend.freeze();
-    backend.finish_snapshots();
-    write(frozen)
-}
-
-fn load(backend: &mut Backend, files: &[Vec<u8>]) {
-    for file in files {
-        backend
-            .restore_file("file", &mut Cursor::new(file))
-            .unwrap();
+/// Timers of both kinds.
+fn service<N: StateKey>(backend: &mut Backend<u64>, name: &str) -> TimerService<u64, N> {
+    let event_time = TimersDescriptor::event_time(format!("{name}/event-time"));
+    let processing_time = TimersDescriptor::processing_time(format!("{name}/processing-time"));
+    TimerService {
+        event_time: backend.bind_within(&event_time).unwrap(),
+        processing_time: backend.bind_within(&processing_time).unwrap(),
     }
 }
 
@@ -98,7 +89,7 @@ fn timers_of_one_time_keep_their_order() {
         }
     }
     let mut copy = backend(0, 1);
-    load(&mut copy, &[save(&mut live)]);
+    load(&mut copy, &[live.save()]);
     let copy = copy.bind_within::<u32, _>(&descriptor()).unwrap();
     let fired = fire(&timers, i64::MAX);
     assert_eq!(fired.len(), 600);
@@ -135,7 +126,7 @@ fn timers_fire_once_on_the_owner_of_their_key() {
         }
     }
     let mut fired = fire(&timers, 99);
-    let mut files = vec![save(&mut first)];
+    let mut files = vec![first.save()];
     // What fires after the snapshot is lost with the attempt, and fires again.
     assert_eq!(fire(&timers, 400).len(), 301);
     for (parallelism, limit) in [(2, 600), (3, 900), (1, i64::MAX)] {
@@ -152,10 +143,10 @@ fn timers_fire_once_on_the_owner_of_their_key() {
             let due = fire(&timers, limit);
             for (key, ..) in &due {
                 let group = max().key_group(key.key_hash());
-                assert!(subtask.key_groups().contains(group));
+                assert!(max().range(index, parallelism).unwrap().contains(group));
             }
             fired.extend(due);
-            next.push(save(&mut subtask));
+            next.push(subtask.save());
         }
         files = next;
     }
@@ -169,7 +160,7 @@ fn timers_fire_once_on_the_owner_of_their_key() {
 fn processing_timers_wait_for_their_millisecond_to_pass() {
     const SIZE: i64 = 10;
     let mut live = backend(0, 1);
-    let timers = TimerService::<u64, i64>::bind(&mut live, "windows").unwrap();
+    let timers = service::<i64>(&mut live, "windows");
     let counts = live
         .bind_within::<i64, _>(&ValueStateDescriptor::<u64>::new("counts"))
         .unwrap();
@@ -205,12 +196,12 @@ fn processing_timers_wait_for_their_millisecond_to_pass() {
 #[test]
 fn the_kinds_of_time_are_apart() {
     let mut live = backend(0, 1);
-    let timers = TimerService::<u64>::bind(&mut live, "timers").unwrap();
+    let timers = service::<()>(&mut live, "timers");
     timers.event_time.register(&At::key(&1), 5).unwrap();
     timers.processing_time.register(&At::key(&2), 6).unwrap();
     let mut copy = backend(0, 1);
-    load(&mut copy, &[save(&mut live)]);
-    let copy = TimerService::<u64>::bind(&mut copy, "timers").unwrap();
+    load(&mut copy, &[live.save()]);
+    let copy = service::<()>(&mut copy, "timers");
     for timers in [timers, copy] {
         assert_eq!(timers.next_event_timer(9).unwrap(), Some((1, (), 5)));
         assert_eq!(timers.next_event_timer(9).unwrap(), None);
@@ -277,28 +268,25 @@ proptest! {
                         prop_assert!(model.remove(&(time, key, window)));
                     }
                 }
-                Step::Freeze => frozen.push((live.freeze(), model.clone())),
+                Step::Freeze => frozen.push((live.begin_snapshot(), model.clone())),
                 Step::Advance(budget) => {
-                    live.advance_snapshots(budget);
+                    live.advance(budget);
                 }
                 Step::Restore => {
-                    let file = save(&mut live);
-                    for (frozen, _) in &frozen {
-                        live.cancel_snapshot(frozen.ticket());
+                    let file = live.save();
+                    for (frozen, _) in frozen.drain(..) {
+                        live.cancel(frozen);
                     }
-                    frozen.clear();
                     live = backend(0, 1);
                     load(&mut live, &[file]);
                     timers = live.bind_within::<u32, _>(&descriptor()).unwrap();
                 }
             }
         }
-        live.finish_snapshots();
-        frozen.push((live.freeze(), model));
-        live.finish_snapshots();
+        frozen.push((live.begin_snapshot(), model));
         for (frozen, model) in frozen {
             let mut copy = backend(0, 1);
-            load(&mut copy, &[write(frozen)]);
+            load(&mut copy, &[live.complete(frozen)]);
             let copy = copy.bind_within::<u32, _>(&descriptor()).unwrap();
             let all = fire(&copy, i64::MAX);
             prop_assert_eq!(all.len(), model.len());

@@ -1,0 +1,6 @@
+//! The contract of keyed state: what any backend must pass. Each backend has a module that includes
+//! the same files of tests.
+#![allow(clippy::unwrap_used)] // a test that panics has failed
+
+mod heap;
+mod under_test;
