@@ -14,7 +14,7 @@ use timely::communication::Push;
 use crate::alignment::{Alignment, ChannelIndex, StreamCorrupt};
 use crate::clock::Ticks;
 use crate::credit::{CreditSettings, ReceiveCredit};
-use crate::item::{Item, Payload};
+use crate::item::{Item, Marker, Payload};
 use crate::output::CreditMessage;
 
 /// Drains one timely input, handing out each item with the timestamp it was sent at.
@@ -198,7 +198,7 @@ impl<T> Inputs<T> {
             }
             self.next = (at + 1) % count;
             let payload = channel.queue.pop_front().expect("has a head");
-            if matches!(payload, Payload::EndOfData) {
+            if matches!(payload, Payload::Marker(Marker::EndOfData)) {
                 channel.ended = true;
             }
             return Some((index, payload));
@@ -270,14 +270,14 @@ impl<T> Channel<T> {
             });
         }
         match (&item.payload, self.last) {
-            (Payload::Barrier(barrier), _) if barrier.kind.stops() => {
+            (Payload::Marker(Marker::Barrier(barrier)), _) if barrier.kind.stops() => {
                 self.last = Some(LastData::Stop(barrier.checkpoint));
             }
-            (Payload::Barrier(_) | Payload::Cancel(_), _) => {}
+            (Payload::Marker(Marker::Barrier(_) | Marker::Cancel(_)), _) => {}
             (_, Some(last)) => {
                 return Err(ChannelError::DataBehind { port, origin, last });
             }
-            (Payload::EndOfData, None) => self.last = Some(LastData::End),
+            (Payload::Marker(Marker::EndOfData), None) => self.last = Some(LastData::End),
             (_, None) => {}
         }
         self.sequence += 1;
@@ -311,14 +311,18 @@ mod tests {
     }
 
     fn barrier(id: u64, kind: SnapshotKind) -> Payload<u64> {
-        Payload::Barrier(CheckpointBarrier {
+        Payload::Marker(Marker::Barrier(CheckpointBarrier {
             checkpoint: CheckpointId(id),
             kind,
             format: SnapshotFormat::Canonical,
             base: None,
             location: None,
             created: UnixMillis(0),
-        })
+        }))
+    }
+
+    fn end() -> Payload<u64> {
+        Payload::Marker(Marker::EndOfData)
     }
 
     /// What is said to the last of the payloads, if all before are accepted.
@@ -355,34 +359,22 @@ mod tests {
         let markers_between = [
             stop(),
             checkpoint(11),
-            Payload::Cancel(CheckpointId(12)),
+            Payload::Marker(Marker::Cancel(CheckpointId(12))),
             data(),
         ];
         assert_eq!(complaint(markers_between), behind("the stop at `chk-10`"));
-        assert_eq!(
-            complaint([stop(), Payload::EndOfData]),
-            behind("the stop at `chk-10`")
-        );
+        assert_eq!(complaint([stop(), end()]), behind("the stop at `chk-10`"));
 
-        assert_eq!(
-            complaint([data(), Payload::EndOfData, checkpoint(10), stop()]),
-            None
-        );
-        assert_eq!(
-            complaint([Payload::EndOfData, data()]),
-            behind("the end of data")
-        );
-        assert_eq!(
-            complaint([Payload::EndOfData, Payload::EndOfData]),
-            behind("the end of data")
-        );
+        assert_eq!(complaint([data(), end(), checkpoint(10), stop()]), None);
+        assert_eq!(complaint([end(), data()]), behind("the end of data"));
+        assert_eq!(complaint([end(), end()]), behind("the end of data"));
         for event_time in [
-            Payload::Watermark(EventTime::MAX),
-            Payload::Idle,
-            Payload::Active,
+            Marker::Watermark(EventTime::MAX),
+            Marker::Idle,
+            Marker::Active,
         ] {
             assert_eq!(
-                complaint([stop(), event_time]),
+                complaint([stop(), Payload::Marker(event_time)]),
                 behind("the stop at `chk-10`")
             );
         }

@@ -33,6 +33,12 @@ pub(crate) enum Payload<T> {
         records: Vec<T>,
         bytes: u64,
     },
+    Marker(Marker),
+}
+
+/// What is sent on all channels of an operator alike, whatever the type of their records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Marker {
     Barrier(CheckpointBarrier),
     /// This checkpoint won't complete: nobody should wait for its barrier.
     Cancel(CheckpointId),
@@ -55,12 +61,7 @@ impl<T> Item<T> {
                 records: convert(records),
                 bytes,
             },
-            Payload::Barrier(barrier) => Payload::Barrier(barrier),
-            Payload::Cancel(checkpoint) => Payload::Cancel(checkpoint),
-            Payload::Watermark(watermark) => Payload::Watermark(watermark),
-            Payload::Idle => Payload::Idle,
-            Payload::Active => Payload::Active,
-            Payload::EndOfData => Payload::EndOfData,
+            Payload::Marker(marker) => Payload::Marker(marker),
         };
         Item {
             target: self.target,
@@ -76,8 +77,9 @@ impl<T> Payload<T> {
     /// event time makes records.
     pub(crate) fn waits_for_room(&self) -> bool {
         match self {
-            Payload::Data { .. } | Payload::Watermark(_) | Payload::Idle | Payload::Active => true,
-            Payload::Barrier(_) | Payload::Cancel(_) | Payload::EndOfData => false,
+            Payload::Data { .. }
+            | Payload::Marker(Marker::Watermark(_) | Marker::Idle | Marker::Active) => true,
+            Payload::Marker(Marker::Barrier(_) | Marker::Cancel(_) | Marker::EndOfData) => false,
         }
     }
 }

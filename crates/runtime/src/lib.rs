@@ -45,10 +45,10 @@ pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext, Watermark
 pub use metrics::{AttemptMetrics, HeldBack, HeldBackBy};
 pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
-    Targets,
+    SideCollector, SideOutputTypeError, Targets,
 };
 pub use piece::StatePlacement;
-pub use plan::{CheckError, EdgeKind, JobPlan, RouteContext};
+pub use plan::{CheckError, EdgeKind, JobPlan, Output, RouteContext, SideOutputId};
 pub use report::ReportSink;
 pub use snapshot::{StateFileRead, StateFileWrite, StateFiles};
 pub use stateless::FlatMap;

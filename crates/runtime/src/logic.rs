@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::vec;
 
-use tidegate_state::{FrozenKeyedState, SnapshotProgress};
+use tidegate_state::{FrozenKeyedState, Record, SnapshotProgress};
 use tidegate_types::{
     AttemptNumber, CheckpointBarrier, CheckpointId, EventTime, KeyGroupRange, ListState,
     MaxParallelism, SubtaskId, SubtaskRestore,
@@ -14,7 +14,7 @@ use tidegate_types::{
 
 use crate::clock::{Clock, Ticks};
 use crate::error::BoxError;
-use crate::output::Collector;
+use crate::output::{Collector, SideCollector, SideOutputTypeError, SideOutputs};
 use crate::piece::StatePlacement;
 use crate::snapshot::StateFiles;
 
@@ -182,6 +182,7 @@ pub struct SubtaskContext {
     pub clock: Clock,
     /// Where keyed state goes in snapshots.
     pub(crate) placement: StatePlacement,
+    pub(crate) side_outputs: SideOutputs,
     /// Writes snapshots.
     pub(crate) background: crate::background::Background,
     /// Commits transactions, beside the writing of snapshots.
@@ -193,6 +194,18 @@ impl SubtaskContext {
     /// The key groups this subtask owns.
     pub fn key_groups(&self) -> KeyGroupRange {
         self.restore.key_groups
+    }
+
+    /// The side output with this tag. What is emitted there goes nowhere if the job doesn't take
+    /// anything from it.
+    ///
+    /// # Errors
+    /// If the job takes records of another type from it.
+    pub fn side_output<T: Record>(
+        &self,
+        tag: &str,
+    ) -> Result<SideCollector<T>, SideOutputTypeError> {
+        self.side_outputs.get(tag)
     }
 
     /// Elements of an operator list state that fall to this subtask; empty if there are none.

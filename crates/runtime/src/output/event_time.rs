@@ -7,7 +7,7 @@ use tidegate_state::Record;
 use tidegate_types::EventTime;
 
 use super::Collector;
-use crate::item::Payload;
+use crate::item::Marker;
 
 /// What has been said so far.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<T: Record> Collector<T> {
             self.emit_active();
         }
         self.said.watermark = watermark;
-        self.send_marker(|| Payload::Watermark(watermark));
+        self.send_marker(&Marker::Watermark(watermark));
     }
 
     /// Says that nobody should wait for watermarks from here until there are some again. As for
@@ -61,9 +61,9 @@ impl<T: Record> Collector<T> {
             return;
         }
         self.said.idle = idle;
-        self.send_marker(|| match idle {
-            true => Payload::Idle,
-            false => Payload::Active,
+        self.send_marker(match idle {
+            true => &Marker::Idle,
+            false => &Marker::Active,
         });
     }
 

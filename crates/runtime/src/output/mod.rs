@@ -10,21 +10,25 @@
 
 mod event_time;
 mod route;
+mod side;
 mod targets;
 mod testing;
 
 pub use route::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Forward, KeySelector, Rebalance, Route,
 };
+pub(crate) use side::{Side, SideHandle, SideOutput, SideOutputs};
+pub use side::{SideCollector, SideOutputTypeError};
 pub use targets::Targets;
 pub(crate) use targets::{CreditMessage, Link, Weighing};
 
 use tidegate_state::Record;
 use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime};
 
-use crate::item::Payload;
+use crate::item::Marker;
 
 use event_time::Said;
+use side::Sides;
 
 /// A staged run is routed when it has this many records, or as many bytes as the smallest batch
 /// that some receiver wants: what is staged has not yet been counted against anybody's window.
@@ -50,6 +54,7 @@ pub struct Collector<T> {
     full: bool,
     emitted: u64,
     said: Said,
+    sides: Sides,
     /// Where records go that are only to be looked at; see [`Collector::collecting`].
     kept: Option<testing::Kept<T>>,
 }
@@ -64,6 +69,7 @@ impl<T: Record> Collector<T> {
             full: false,
             emitted: 0,
             said: Said::default(),
+            sides: Sides::default(),
             kept: None,
         };
         collector.update_limits();
@@ -80,16 +86,16 @@ impl<T: Record> Collector<T> {
         }
     }
 
-    /// Whether a receiver can't take more at the moment. Checked after each record, it keeps an
-    /// operator that makes many records of one from running far ahead.
+    /// Whether a receiver can't take more at the moment, of side outputs too. Checked after each
+    /// record, it keeps an operator that makes many records of one from running far ahead.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.full
+        self.full || self.sides.any_full()
     }
 
     /// Records emitted since the attempt began.
     pub(crate) fn emitted(&self) -> u64 {
-        self.emitted + self.staged.len() as u64
+        self.emitted + self.staged.len() as u64 + self.sides.emitted()
     }
 
     #[inline(never)]
@@ -135,11 +141,14 @@ impl<T: Record> Collector<T> {
             edge.targets.flush();
         }
         self.update_limits();
+        self.sides.each(|side| side.flush());
     }
 
     /// Whether records wait here, for credit or to be flushed.
     pub(crate) fn holds_records(&self) -> bool {
-        !self.staged.is_empty() || self.edges.iter().any(|edge| edge.targets.holds_records())
+        !self.staged.is_empty()
+            || self.edges.iter().any(|edge| edge.targets.holds_records())
+            || self.sides.hold_records()
     }
 
     /// Takes in the credit that receivers have returned, and sends what waited for it.
@@ -151,33 +160,36 @@ impl<T: Record> Collector<T> {
         if received {
             self.update_limits();
         }
+        self.sides.each(|side| side.receive_credit());
     }
 
     /// Sends a barrier on every channel, behind all that was emitted before it, and moves this
     /// operator's timely capability up to the checkpoint.
     pub(crate) fn send_barrier(&mut self, barrier: CheckpointBarrier) {
-        self.send_marker(|| Payload::Barrier(barrier.clone()));
-        for edge in &mut self.edges {
-            edge.targets.advance_to(barrier.checkpoint);
-        }
+        self.send_marker(&Marker::Barrier(barrier));
     }
 
     /// Tells every receiver not to wait for the barrier of `checkpoint`.
     pub(crate) fn send_cancel(&mut self, checkpoint: CheckpointId) {
-        self.send_marker(|| Payload::Cancel(checkpoint));
+        self.send_marker(&Marker::Cancel(checkpoint));
     }
 
     /// Tells every receiver that no data follows, and that event time has come to its end.
     pub(crate) fn send_end_of_data(&mut self) {
         self.emit_watermark(EventTime::MAX);
-        self.send_marker(|| Payload::EndOfData);
+        self.send_marker(&Marker::EndOfData);
     }
 
-    fn send_marker(&mut self, payload: impl Fn() -> Payload<T>) {
+    /// On side outputs, too: a marker stands at the same place of the stream on each.
+    fn send_marker(&mut self, marker: &Marker) {
         self.route_staged();
         for edge in &mut self.edges {
-            edge.targets.send_marker(&payload);
+            edge.targets.send_marker(marker);
+            if let Marker::Barrier(barrier) = marker {
+                edge.targets.advance_to(barrier.checkpoint);
+            }
         }
         self.update_limits();
+        self.sides.each(|side| side.send_marker(marker));
     }
 }

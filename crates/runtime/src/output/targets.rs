@@ -10,7 +10,7 @@ use timely::dataflow::channels::pushers;
 use timely::dataflow::operators::Capability;
 
 use crate::credit::{CreditSettings, Grant, SendCredit};
-use crate::item::{Item, Packet, Payload};
+use crate::item::{Item, Marker, Packet, Payload};
 
 /// For a receiver that wants batches below this nothing is prepared while it has no credit: one
 /// record may be a second's work for it.
@@ -200,11 +200,11 @@ impl<T: Record> Targets<T> {
         received
     }
 
-    pub(crate) fn send_marker(&mut self, payload: impl Fn() -> Payload<T>) {
+    pub(crate) fn send_marker(&mut self, marker: &Marker) {
         for position in 0..self.targets.len() {
             // Ordering: data before the marker goes first, on overdrawn credit if need be.
             self.send_batch_regardless(position);
-            self.send(position, payload());
+            self.send(position, Payload::Marker(marker.clone()));
         }
     }
 

@@ -10,9 +10,11 @@ use timely::worker::Worker;
 
 use super::JobPlan;
 use super::node::Ends;
+use super::side::PlannedSide;
 use crate::attempt::AttemptContext;
 use crate::background::Background;
 use crate::logic::SubtaskContext;
+use crate::output::SideOutputs;
 use crate::report::Reporter;
 use crate::subtask::Mailbox;
 
@@ -33,7 +35,15 @@ impl<'scope> BuildContext<'scope> {
         self.plan.graph.operator(id)
     }
 
-    pub(super) fn subtask_context(&self, subtask: SubtaskId) -> SubtaskContext {
+    pub(super) fn sides(&self, id: tidegate_types::OperatorId) -> &'scope [PlannedSide] {
+        &self.plan.sides[id.0 as usize]
+    }
+
+    pub(super) fn subtask_context(
+        &self,
+        subtask: SubtaskId,
+        side_outputs: SideOutputs,
+    ) -> SubtaskContext {
         let spec = self.operator(subtask.operator);
         SubtaskContext {
             subtask,
@@ -47,6 +57,7 @@ impl<'scope> BuildContext<'scope> {
             files: Arc::clone(&self.attempt.files),
             clock: self.attempt.clock.clone(),
             placement: self.attempt.placement,
+            side_outputs,
             background: self.background.clone(),
             commits: self.commits.clone(),
             reports: self.reports.clone(),
@@ -104,7 +115,8 @@ fn build_in<'scope>(context: &BuildContext<'scope>) -> BuiltWorker {
         .iter()
         .map(|_| Ends::default())
         .collect();
-    for (edge, factory) in plan.graph.edges.iter().zip(&plan.edges) {
+    for (edge, planned) in plan.graph.edges.iter().zip(&plan.edges) {
+        let factory = &planned.factory;
         let (from, to) = (edge.from.0 as usize, edge.to.0 as usize);
         let mut sender = builders[from].take().expect("taken only within this loop");
         let mut receiver = builders[to]
@@ -113,7 +125,7 @@ fn build_in<'scope>(context: &BuildContext<'scope>) -> BuiltWorker {
         let (output, input) = factory.connect(context, *edge, &mut sender, &mut receiver);
         builders[from] = Some(sender);
         builders[to] = Some(receiver);
-        ends[from].outputs.push(output);
+        ends[from].outputs.push((planned.side, output));
         ends[to].inputs.push(input);
         ends[to].input_window = factory.kind().settings();
     }

@@ -7,6 +7,7 @@
 mod build;
 mod edge;
 mod node;
+mod side;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use tidegate_types::{OperatorId, OperatorUid};
 pub(crate) use build::{BuiltWorker, build};
 use edge::{EdgeFactory, TypedEdge};
 use node::{NodeFactory, TypedNode};
+use side::PlannedSide;
 
 use crate::error::BoxError;
 use crate::logic::{Logic, SubtaskContext};
@@ -29,6 +31,7 @@ type Check = Box<dyn Fn(&OperatorUid, SubmitContext) -> Result<(), BoxError> + S
 
 /// Which records weigh what on an edge; see [`JobPlan::connect`].
 pub use edge::EdgeKind;
+pub use side::{Output, SideOutputId};
 
 /// What the router of one subtask and edge is made from.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +49,16 @@ pub struct RouteContext {
 pub struct JobPlan {
     graph: JobGraph,
     nodes: Vec<Arc<dyn NodeFactory>>,
-    edges: Vec<Arc<dyn EdgeFactory>>,
+    /// By operator.
+    sides: Vec<Vec<PlannedSide>>,
+    edges: Vec<PlannedEdge>,
     checks: Vec<(OperatorId, Check)>,
+}
+
+struct PlannedEdge {
+    factory: Arc<dyn EdgeFactory>,
+    /// Which side output of the sender it begins at, if it isn't the main one.
+    side: Option<u32>,
 }
 
 /// An operator can't work as it is configured.
@@ -126,6 +137,7 @@ impl JobPlan {
     {
         let id = OperatorId(self.graph.operators.len() as u32);
         self.graph.operators.push(spec);
+        self.sides.push(Vec::new());
         self.nodes
             .push(Arc::new(TypedNode::<In, Out, L>::new(Arc::new(make))));
         id
@@ -195,17 +207,18 @@ impl JobPlan {
         id
     }
 
-    /// Connects two operators. `T` must be what the first emits and the second takes; `route`
-    /// makes the router of one sending subtask, and is asked again for each attempt.
+    /// Connects an operator, or a side output of one, with an operator. `T` must be what the first
+    /// emits and the second takes; `route` makes the router of one sending subtask, and is asked
+    /// again for each attempt.
     pub fn connect<T: Record>(
         &mut self,
-        ends: (OperatorId, OperatorId),
+        (from, to): (impl Into<Output>, OperatorId),
         partitioning: Partitioning,
         kind: EdgeKind,
         route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync + 'static,
     ) {
         let edge = TypedEdge::<T, T>::new(kind, Arc::new(route), Arc::new(|records| records));
-        self.add_edge(ends, partitioning, edge);
+        self.add_edge((from.into(), to), partitioning, edge);
     }
 
     /// Connects an operator that emits `T` with one that takes `In`, such as an [`Either`] of what
@@ -215,7 +228,7 @@ impl JobPlan {
     /// [`Either`]: crate::Either
     pub fn connect_as<T: Record, In: Record>(
         &mut self,
-        ends: (OperatorId, OperatorId),
+        (from, to): (impl Into<Output>, OperatorId),
         partitioning: Partitioning,
         kind: EdgeKind,
         route: impl Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync + 'static,
@@ -223,20 +236,23 @@ impl JobPlan {
     ) {
         let convert = move |records: Vec<T>| records.into_iter().map(&convert).collect();
         let edge = TypedEdge::<T, In>::new(kind, Arc::new(route), Arc::new(convert));
-        self.add_edge(ends, partitioning, edge);
+        self.add_edge((from.into(), to), partitioning, edge);
     }
 
     fn add_edge(
         &mut self,
-        (from, to): (OperatorId, OperatorId),
+        (from, to): (Output, OperatorId),
         partitioning: Partitioning,
         factory: impl EdgeFactory + 'static,
     ) {
         self.graph.edges.push(Edge {
-            from,
+            from: from.operator,
             to,
             partitioning,
         });
-        self.edges.push(Arc::new(factory));
+        self.edges.push(PlannedEdge {
+            factory: Arc::new(factory),
+            side: from.side,
+        });
     }
 }

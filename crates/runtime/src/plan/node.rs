@@ -2,21 +2,24 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tidegate_state::Record;
 use tidegate_types::{OperatorId, SubtaskId};
+use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::operate::FrontierInterest;
 
 use super::build::BuildContext;
 use super::edge::Unlinked;
+use super::side::{LinkableEnd, PlannedSide};
 use crate::clock::Ticks;
 use crate::credit::CreditSettings;
 use crate::error::BoxError;
 use crate::input::{InputPort, Inputs};
 use crate::logic::{Logic, SubtaskContext};
-use crate::output::Collector;
+use crate::output::{Collector, SideOutputs};
 use crate::subtask::{Assembly, Mailbox, Subtask};
 
 type Make<L> = Arc<dyn Fn(&SubtaskContext) -> Result<L, BoxError> + Send + Sync>;
@@ -24,7 +27,8 @@ type Make<L> = Arc<dyn Fn(&SubtaskContext) -> Result<L, BoxError> + Send + Sync>
 /// The typed ends of an operator's edges, in the order of the graph's edges.
 #[derive(Default)]
 pub(super) struct Ends {
-    pub(super) outputs: Vec<Box<dyn Any>>,
+    /// With the side output that the edge begins at, if it isn't the main one.
+    pub(super) outputs: Vec<(Option<u32>, Box<dyn Any>)>,
     pub(super) inputs: Vec<Box<dyn Any>>,
     pub(super) input_window: CreditSettings,
 }
@@ -55,7 +59,7 @@ impl<In, Out, L> TypedNode<In, Out, L> {
     }
 }
 
-fn typed<T: 'static>(end: Box<dyn Any>) -> T {
+pub(super) fn typed<T: 'static>(end: Box<dyn Any>) -> T {
     *end.downcast()
         .expect("the facade connects only what has the same type")
 }
@@ -74,7 +78,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
             builder.set_notify_for(input, FrontierInterest::Never);
         }
         let ports: Vec<InputPort<In>> = ends.inputs.into_iter().map(typed).collect();
-        let outputs: Vec<Unlinked<Out>> = ends.outputs.into_iter().map(typed).collect();
+        let outputs = ends.outputs;
         if context.index >= spec.parallelism {
             builder.build(|_capabilities| {
                 // Nothing is ever sent here; the handles are kept so that timely's channels live.
@@ -93,18 +97,15 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
         let make = Arc::clone(&self.make);
         let activator = context.scope.activator_for(builder.operator_info().address);
         let notices = mailbox.clone();
+        let sides = context.sides(operator);
         builder.build(move |capabilities| {
-            let mut capabilities = capabilities.into_iter();
-            let edges = outputs
-                .into_iter()
-                .map(|output| output.link(capabilities.next()))
-                .collect();
+            let (out, side_outputs) = open_outputs(outputs, capabilities, sides);
             let inputs = Inputs::new(subtask, ports, &ends.input_window, Ticks::now());
             let assembly = Assembly {
-                context: context.subtask_context(subtask),
+                context: context.subtask_context(subtask, side_outputs),
                 make: Box::new(move |context| make(context)),
                 inputs,
-                out: Collector::new(edges),
+                out,
                 mailbox: notices,
                 activator,
                 metrics: context.attempt.metrics.of(subtask),
@@ -117,4 +118,30 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
         });
         Some(mailbox)
     }
+}
+
+/// Links every outgoing edge to its output: the main one, or one of the side outputs.
+fn open_outputs<Out: Record>(
+    outputs: Vec<(Option<u32>, Box<dyn Any>)>,
+    capabilities: Vec<Capability<u64>>,
+    sides: &[PlannedSide],
+) -> (Collector<Out>, SideOutputs) {
+    let mut main = Vec::new();
+    let mut side_edges: Vec<Vec<LinkableEnd>> = sides.iter().map(|_| Vec::new()).collect();
+    for ((side, output), capability) in outputs.into_iter().zip(capabilities) {
+        match side {
+            None => main.push(typed::<Unlinked<Out>>(output).link(Some(capability))),
+            Some(side) => side_edges[side as usize].push((output, capability)),
+        }
+    }
+    let full_count = Rc::default();
+    let mut opened = Vec::new();
+    let mut side_outputs = SideOutputs::default();
+    for (side, edges) in sides.iter().zip(side_edges) {
+        let (output, handle) = side.factory.open(edges, &full_count);
+        opened.push(output);
+        side_outputs.insert(side.tag.clone(), handle);
+    }
+    let out = Collector::new(main).with_sides(opened, full_count);
+    (out, side_outputs)
 }

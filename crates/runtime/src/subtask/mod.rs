@@ -36,7 +36,7 @@ use crate::background::panic_message;
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::input::Inputs;
-use crate::item::Payload;
+use crate::item::{Marker, Payload};
 use crate::logic::{Activity, Flow, Logic, SubtaskContext};
 use crate::metrics::SubtaskMetrics;
 use crate::output::Collector;
@@ -325,12 +325,19 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                     bytes,
                 });
             }
-            Payload::Barrier(barrier) => self.on_barrier(channel, barrier)?,
-            Payload::Cancel(checkpoint) => self.on_cancel(channel, checkpoint)?,
-            Payload::Watermark(watermark) => self.on_watermark(channel, watermark),
-            Payload::Idle => self.on_status(channel, WatermarkStatus::Idle),
-            Payload::Active => self.on_status(channel, WatermarkStatus::Active),
-            Payload::EndOfData => self.on_end_of_data()?,
+            Payload::Marker(marker) => self.take_marker(channel, marker)?,
+        }
+        Ok(())
+    }
+
+    fn take_marker(&mut self, channel: ChannelIndex, marker: Marker) -> Result<(), BoxError> {
+        match marker {
+            Marker::Barrier(barrier) => self.on_barrier(channel, barrier)?,
+            Marker::Cancel(checkpoint) => self.on_cancel(channel, checkpoint)?,
+            Marker::Watermark(watermark) => self.on_watermark(channel, watermark),
+            Marker::Idle => self.on_status(channel, WatermarkStatus::Idle),
+            Marker::Active => self.on_status(channel, WatermarkStatus::Active),
+            Marker::EndOfData => self.on_end_of_data()?,
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod held_back;
 mod jobs;
 mod measures;
 mod pipelines;
+mod side_outputs;
 mod snapshots;
 mod stop;
 mod two_inputs;

@@ -12,6 +12,7 @@ use tidegate_types::{
 
 use super::*;
 use crate::clock::Clock;
+use crate::output::SideOutputs;
 use crate::report::Reporter;
 use crate::sink::SinkContext;
 use crate::snapshot::{StateFileRead, StateFileWrite, StateFiles};
@@ -152,6 +153,7 @@ impl Driven {
             },
             files: Arc::new(NoFiles),
             clock: Clock::System,
+            side_outputs: SideOutputs::default(),
             background: commits.clone(),
             commits: commits.clone(),
             reports: Reporter::new(AttemptNumber(1), Arc::new(keep)),

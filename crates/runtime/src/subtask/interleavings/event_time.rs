@@ -1,9 +1,10 @@
-//! Watermarks on their way through a job, between data, barriers, ends and stops.
+//! Watermarks on their way through a job, between data, barriers, ends and stops, by the main output
+//! of an operator and by the side.
 
 use tidegate_types::{AlignmentMode, SnapshotKind};
 
 use super::Random;
-use super::scripted::{FIRED, Heard, Line, OPERATORS, Play, Who};
+use super::scripted::{FIRED, Heard, Line, OPERATORS, Play, SIDE, Who};
 use crate::background::Background;
 use Heard::{Finish, Record, Snapshot, Watermark};
 use Line::{Active, Emit, End, Idle};
@@ -117,7 +118,7 @@ fn a_barrier_waits_while_firing_is_paused_by_a_full_collector() {
     play(|stage| {
         alone(stage);
         stage.controls.timers.store(20, Ordering::SeqCst);
-        stage.controls.sink_pauses.store(true, Ordering::SeqCst);
+        *stage.controls.pausing.lock().unwrap() = Some(Who::Sink);
         stage.tell(0, &[Line::Watermark(10)]);
         stage.settle();
         for source in [0, 1] {
@@ -186,6 +187,71 @@ fn a_stop_without_drain_lets_no_watermark_pass() {
     }
 }
 
+#[test]
+fn markers_stand_at_the_same_place_on_a_side_output() {
+    play(|stage| {
+        alone(stage);
+        stage.tell(
+            0,
+            &[Emit(SIDE + 1), Line::Watermark(10), Emit(1), Emit(SIDE + 2)],
+        );
+        stage.settle();
+        for source in [0, 1] {
+            stage.trigger(source, 1, SnapshotKind::Checkpoint);
+        }
+        stage.tell(0, &[Emit(SIDE + 3), End]);
+        stage.tell(1, &[End]);
+        stage.settle();
+        let side = [1, 2, 3].map(|number| Record(SIDE + number));
+        let expected = [
+            side[0],
+            Watermark(10),
+            side[1],
+            Snapshot(1),
+            side[2],
+            MAX,
+            Finish,
+        ];
+        assert_eq!(stage.log.of(Who::SideSink), expected);
+        let main = [Watermark(10), Record(1), Snapshot(1), MAX, Finish];
+        assert_eq!(stage.log.of(Who::Sink), main);
+        for source in [0, 1] {
+            stage.trigger(source, 2, SnapshotKind::Final);
+        }
+        stage.settle();
+        assert_eq!(stage.states(2).len(), OPERATORS);
+    });
+}
+
+#[test]
+fn a_full_side_output_stops_the_operator() {
+    play(|stage| {
+        alone(stage);
+        *stage.controls.pausing.lock().unwrap() = Some(Who::SideSink);
+        let numbers: Vec<Line> = (0..200).map(|number| Emit(SIDE + number)).collect();
+        stage.tell(0, &numbers);
+        stage.tell(0, &[Emit(1), Line::Watermark(9)]);
+        stage.settle();
+        let taken = stage.log.of(Who::Middle);
+        assert!(taken.len() < 20, "{} taken", taken.len());
+        assert_eq!(
+            stage.log.of(Who::Sink),
+            [],
+            "what is behind waits, on the main output too"
+        );
+        for source in [0, 1] {
+            stage.trigger(source, 1, SnapshotKind::Checkpoint);
+        }
+        stage.end_break();
+        (0..10).for_each(|_| stage.settle());
+        assert_eq!(stage.log.of(Who::Middle).len(), 203);
+        let side = stage.log.of(Who::SideSink);
+        let records = side.iter().filter(|heard| matches!(heard, Record(_)));
+        assert_eq!((records.count(), side.len()), (200, 202));
+        assert_eq!(stage.states(1).len(), OPERATORS);
+    });
+}
+
 /// Per mode of alignment.
 const SEEDS: u64 = 1_000;
 
@@ -202,7 +268,12 @@ impl Honest {
             return Line::Watermark(self.watermark as i64);
         }
         self.emitted += 1;
-        Emit(self.watermark + 1 + random.below(20))
+        let time = self.watermark + 1 + random.below(20);
+        Emit(if random.below(3) == 0 {
+            SIDE + time
+        } else {
+            time
+        })
     }
 }
 
@@ -244,7 +315,8 @@ fn check_nothing_is_late(heard: &[Heard], seed: u64) {
     let mut watermark = i64::MIN;
     for event in heard {
         match *event {
-            Record(time) if time < FIRED => {
+            Record(time) if !(FIRED..SIDE).contains(&time) => {
+                let time = time % SIDE;
                 assert!(
                     time as i64 > watermark,
                     "seed {seed}: {time} is late in {heard:?}"
@@ -267,7 +339,7 @@ fn before_snapshot(heard: &[Heard], checkpoint: u64) -> Vec<u64> {
         .position(|event| *event == Snapshot(checkpoint));
     let before = &heard[..cut.expect("taken")];
     let number = |event: &Heard| match event {
-        Record(number) if *number < FIRED => Some(*number),
+        Record(number) if !(FIRED..SIDE).contains(number) => Some(*number),
         _ => None,
     };
     let mut numbers: Vec<u64> = before.iter().filter_map(number).collect();
@@ -282,7 +354,7 @@ fn whatever_the_order_nothing_becomes_late_and_snapshots_cut_all_channels_alike(
         for seed in 0..SEEDS {
             let mut stage = Play::start(worker, &background, AlignmentMode::ExactlyOnce);
             let checkpoints = perform(&mut stage, seed);
-            let heard = [Who::Middle, Who::Sink].map(|who| stage.log.of(who));
+            let heard = [Who::Middle, Who::Sink, Who::SideSink].map(|who| stage.log.of(who));
             for heard in &heard {
                 check_nothing_is_late(heard, seed);
             }
@@ -291,9 +363,14 @@ fn whatever_the_order_nothing_becomes_late_and_snapshots_cut_all_channels_alike(
                     .map(|source| before_snapshot(&stage.log.of(Who::Source(source)), checkpoint))
                     .concat();
                 sent.sort_unstable();
-                for heard in &heard {
-                    assert_eq!(before_snapshot(heard, checkpoint), sent, "seed {seed}");
-                }
+                let [middle, sink, side] =
+                    [0, 1, 2].map(|at| before_snapshot(&heard[at], checkpoint));
+                assert_eq!(middle, sent, "seed {seed}");
+                assert_eq!(
+                    [sink, side].concat(),
+                    sent,
+                    "seed {seed}: both outputs together"
+                );
             }
             stage.close();
         }

@@ -1,15 +1,18 @@
 //! A job whose sources say what a test tells them to, and whose operators write down what they
-//! hear: two sources → middle → sink, on one worker that is stepped by hand.
+//! hear, on one worker that is stepped by hand: two sources → middle → sink, and from a side output
+//! of the middle to another sink.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::vec;
 
 use tidegate_types::graph::{OperatorRole, Partitioning};
 use tidegate_types::message::{Notice, Report};
-use tidegate_types::{AlignmentMode, CheckpointBarrier, CheckpointId, EventTime, SnapshotKind};
+use tidegate_types::{
+    AlignmentMode, CheckpointBarrier, CheckpointId, EventTime, OperatorId, SnapshotKind,
+};
 use timely::worker::Worker;
 
 use super::job::{NoFiles, Shared, operator};
@@ -20,8 +23,8 @@ use crate::clock::{Clock, ManualClock};
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, WatermarkProgress};
 use crate::metrics::AttemptMetrics;
-use crate::output::{Collector, Rebalance};
-use crate::plan::{BuiltWorker, EdgeKind, JobPlan, build};
+use crate::output::{Collector, Rebalance, SideCollector};
+use crate::plan::{BuiltWorker, EdgeKind, JobPlan, Output, build};
 use crate::report::Reporter;
 
 /// What a source is to do next.
@@ -90,6 +93,7 @@ pub(super) enum Who {
     Source(usize),
     Middle,
     Sink,
+    SideSink,
 }
 
 /// What happened, in order.
@@ -108,21 +112,26 @@ impl Log {
     }
 }
 
-/// Passes numbers on, and emits as many per watermark as it is told to, one a call.
+/// Passes numbers on, from [`SIDE`] on to its side output, and emits as many per watermark as it is
+/// told to, one a call.
 struct Ear {
     who: Who,
     log: Log,
     controls: Controls,
     fired: usize,
+    side: SideCollector<u64>,
 }
+
+/// Numbers from here on take the way by the side.
+pub(super) const SIDE: u64 = 2_000_000;
 
 /// What a test changes while the job runs.
 #[derive(Clone, Default)]
 pub(super) struct Controls {
     /// Numbers that the middle emits for each watermark.
     pub(super) timers: Arc<AtomicUsize>,
-    /// The sink takes a break before each record, until the clock moves.
-    pub(super) sink_pauses: Arc<AtomicBool>,
+    /// Which of the sinks takes a break before its first record, until the clock moves.
+    pub(super) pausing: Arc<Mutex<Option<Who>>>,
     pub(super) clock: ManualClock,
 }
 
@@ -138,7 +147,7 @@ impl Logic<u64, u64> for Ear {
         input: &mut vec::IntoIter<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
-        if self.who == Who::Sink && self.controls.sink_pauses.load(Ordering::SeqCst) {
+        if *self.controls.pausing.lock().unwrap() == Some(self.who) {
             let now = Clock::Manual(self.controls.clock.clone()).ticks();
             if now.0 < BREAK {
                 return Ok(Flow::PauseUntil(now.after(BREAK)));
@@ -147,7 +156,10 @@ impl Logic<u64, u64> for Ear {
         while !out.is_full() {
             let Some(number) = input.next() else { break };
             self.log.note(self.who, Heard::Record(number));
-            out.emit(number);
+            match self.who {
+                Who::Middle if number >= SIDE => self.side.emit(number),
+                _ => out.emit(number),
+            }
         }
         Ok(Flow::Continue)
     }
@@ -193,8 +205,8 @@ pub(super) struct Play<'a> {
 
 /// Operators, in the order in which they are built.
 pub(super) const SOURCES: [usize; 2] = [0, 1];
-const SINK: usize = 3;
-pub(super) const OPERATORS: usize = 4;
+const SINKS: [usize; 2] = [3, 4];
+pub(super) const OPERATORS: usize = 5;
 
 fn plan(scripts: &[Script; 2], log: &Log, controls: &Controls) -> JobPlan {
     let mut plan = JobPlan::new();
@@ -210,10 +222,16 @@ fn plan(scripts: &[Script; 2], log: &Log, controls: &Controls) -> JobPlan {
             })
         })
     });
-    let [middle, sink] = [("middle", Who::Middle), ("sink", Who::Sink)].map(|(name, who)| {
+    let ears = [
+        ("middle", Who::Middle),
+        ("sink", Who::Sink),
+        ("side-sink", Who::SideSink),
+    ];
+    let [middle, sink, side_sink] = ears.map(|(name, who)| {
         let (log, controls) = (log.clone(), controls.clone());
-        plan.operator::<u64, u64, _>(operator(name, OperatorRole::Transform), move |_| {
+        plan.operator::<u64, u64, _>(operator(name, OperatorRole::Transform), move |context| {
             Ok(Ear {
+                side: context.side_output("side")?,
                 who,
                 log: log.clone(),
                 controls: controls.clone(),
@@ -221,7 +239,14 @@ fn plan(scripts: &[Script; 2], log: &Log, controls: &Controls) -> JobPlan {
             })
         })
     });
-    for edge in [(sources[0], middle), (sources[1], middle), (middle, sink)] {
+    let side = plan.side_output::<u64>(middle, "side").unwrap();
+    let edges: [(Output, OperatorId); 4] = [
+        (sources[0].into(), middle),
+        (side.into(), side_sink),
+        (sources[1].into(), middle),
+        (middle.into(), sink),
+    ];
+    for edge in edges {
         plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
             Box::new(Rebalance::default())
         });
@@ -293,10 +318,10 @@ impl Play<'_> {
         }
     }
 
-    /// The sink's break is over.
+    /// The sinks' break is over.
     pub(super) fn end_break(&mut self) {
         self.controls.clock.advance(BREAK);
-        self.activate(SINK);
+        SINKS.iter().for_each(|sink| self.activate(*sink));
         self.settle();
     }
 

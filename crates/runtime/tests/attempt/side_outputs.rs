@@ -1,0 +1,143 @@
+//! Side outputs between real workers.
+
+use tidegate_runtime::{
+    BoxError, ByKeyGroup, ByValue, Collector, EdgeKind, Flow, JobPlan, Logic, Rebalance, Route,
+    SideCollector,
+};
+use tidegate_state::Record;
+use tidegate_types::graph::Partitioning;
+use tidegate_types::message::Report;
+
+use crate::pipelines::wait_for_all_ends;
+use crate::support::{Collected, Driven, Numbers, Options, operator};
+
+const NUMBERS: u64 = 50_000;
+
+/// Even numbers go on; odd ones are spelled, by the side; every number goes to outputs that nobody
+/// has asked for.
+struct Sort {
+    odd: SideCollector<String>,
+    unconnected: SideCollector<u64>,
+    undeclared: SideCollector<Vec<u8>>,
+}
+
+impl Logic<u64, u64> for Sort {
+    fn process(
+        &mut self,
+        input: &mut std::vec::IntoIter<u64>,
+        out: &mut Collector<u64>,
+    ) -> Result<Flow, BoxError> {
+        while !out.is_full() {
+            let Some(number) = input.next() else { break };
+            self.unconnected.emit(number);
+            self.undeclared.emit(vec![0; 1000]);
+            match number % 2 {
+                0 => out.emit(number),
+                _ => self.odd.emit(number.to_string()),
+            }
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+fn evenly<T: Record>() -> Box<dyn Route<T>> {
+    Box::new(Rebalance::default())
+}
+
+fn plan(even: &Collected<u64>, odd: &Collected<String>) -> JobPlan {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 2), Numbers::up_to(NUMBERS));
+    let sort = plan.operator::<u64, u64, _>(operator("sort", 2), |context| {
+        Ok(Sort {
+            odd: context.side_output("odd")?,
+            unconnected: context.side_output("unconnected")?,
+            undeclared: context.side_output("undeclared")?,
+        })
+    });
+    let even = plan.sink(operator("even", 1), even.clone());
+    let odd = plan.sink(operator("odd", 3), odd.clone());
+    plan.side_output::<u64>(sort, "unconnected").unwrap();
+    let spelled = plan.side_output::<String>(sort, "odd").unwrap();
+    let records = EdgeKind::Records;
+    plan.connect::<u64>((numbers, sort), Partitioning::Rebalance, records, |_| {
+        evenly()
+    });
+    plan.connect::<String>(
+        (spelled, odd),
+        Partitioning::KeyGroups,
+        records,
+        |context| {
+            let key = ByValue::new(|number: &String| number.len() as u64);
+            Box::new(ByKeyGroup::new(
+                key,
+                context.max_parallelism,
+                context.parallelism,
+            ))
+        },
+    );
+    plan.connect::<u64>((sort, even), Partitioning::Rebalance, records, |_| evenly());
+    plan
+}
+
+#[test]
+fn every_record_takes_the_output_it_was_given_to() {
+    for serialize in [false, true] {
+        let (even, odd) = (Collected::default(), Collected::default());
+        let options = Options {
+            serialize,
+            ..Options::default()
+        };
+        let mut driven = Driven::start(plan(&even, &odd), options);
+        wait_for_all_ends(&driven, 2);
+        driven.trigger(1);
+        driven.acknowledgements(1);
+        let emitted = ["sort[0]", "sort[1]"].map(|name| {
+            let subtask = driven.subtask(name);
+            (
+                driven.metrics.records_in(subtask),
+                driven.metrics.records_out(subtask),
+            )
+        });
+        driven.stop();
+        let mut even = std::mem::take(&mut *even.0.lock().unwrap());
+        even.sort_unstable();
+        assert!(even.into_iter().eq((0..NUMBERS).step_by(2)));
+        let odd = odd.0.lock().unwrap();
+        let mut odd: Vec<u64> = odd.iter().map(|number| number.parse().unwrap()).collect();
+        odd.sort_unstable();
+        assert!(odd.into_iter().eq((1..NUMBERS).step_by(2)));
+        for (records_in, records_out) in emitted {
+            assert_eq!(records_out, 2 * records_in, "declared outputs count");
+        }
+    }
+}
+
+#[test]
+fn a_side_output_has_one_type() {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::up_to(10));
+    let once = plan.side_output::<u64>(numbers, "late").unwrap();
+    assert_eq!(plan.side_output::<u64>(numbers, "late").unwrap(), once);
+    let error = plan.side_output::<u32>(numbers, "late").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "side output `late` carries `u64`, not `u32`"
+    );
+
+    let (even, odd) = (Collected::default(), Collected::default());
+    let mut plan = self::plan(&even, &odd);
+    let sort = plan.graph().operator_ids().nth(2).unwrap();
+    plan.side_output::<u8>(sort, "undeclared").unwrap();
+    let driven = Driven::launch(plan, Options::default(), Default::default(), None);
+    driven.wait_for("complaint", |report| match report {
+        Report::Failed(failure) => {
+            let text = format!("{failure:?}");
+            assert!(
+                text.contains("carries `u8`, not `alloc::vec::Vec<u8>`"),
+                "{text}"
+            );
+            true
+        }
+        _ => false,
+    });
+}
