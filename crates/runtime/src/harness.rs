@@ -19,7 +19,7 @@ use crate::background::Background;
 use crate::clock::{Clock, ManualClock};
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
-use crate::output::Collector;
+use crate::output::{Collector, SideOutputTypeError, SideOutputs};
 use crate::report::Reporter;
 use crate::snapshot::{StateFileRead, StateFileWrite, StateFiles};
 
@@ -154,6 +154,17 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
         std::mem::take(&mut self.collected)
     }
 
+    /// What it has emitted to the side output with this tag since the last call.
+    ///
+    /// # Errors
+    /// If it emits records of another type there.
+    pub fn take_side_output<T: Record>(
+        &mut self,
+        tag: &str,
+    ) -> Result<Vec<T>, SideOutputTypeError> {
+        Ok(self.context.side_output::<T>(tag)?.take_collected())
+    }
+
     /// A barrier: cuts a snapshot, with all state written and sealed.
     ///
     /// # Errors
@@ -249,6 +260,7 @@ fn context(setup: HarnessSetup, clock: &ManualClock) -> Result<SubtaskContext, B
         restore,
         files: Arc::new(NoFiles),
         clock: Clock::Manual(clock.clone()),
+        side_outputs: SideOutputs::collecting(),
         background,
         commits,
         reports: Reporter::new(attempt, Arc::new(|_| {})),
@@ -277,4 +289,56 @@ impl StateFiles for NoFiles {
     }
 
     fn discard(&self, _checkpoint: CheckpointId, _file: &FileHandle) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stateless::FlatMap;
+
+    #[test]
+    fn what_goes_to_side_outputs_is_kept() {
+        let max_parallelism = MaxParallelism::derive(1);
+        let setup = HarnessSetup {
+            uid: "sort".to_owned(),
+            index: 0,
+            parallelism: 1,
+            max_parallelism,
+            restored: None,
+            restore: SubtaskRestore {
+                key_groups: max_parallelism.range(0, 1).unwrap(),
+                keyed: Vec::new(),
+                lists: Vec::new(),
+                finished: false,
+            },
+            processing_time: UnixMillis(0),
+        };
+        let mut harness = OperatorHarness::<u64, u64>::open(setup, |context| {
+            let odd = context.side_output::<String>("odd")?;
+            let sort = move |number: u64, out: &mut Collector<u64>| {
+                match number % 2 {
+                    0 => out.emit(number),
+                    _ => odd.emit(number.to_string()),
+                }
+                Ok(())
+            };
+            Ok(Box::new(FlatMap::new(sort)))
+        })
+        .unwrap();
+        for number in 1..=4 {
+            harness.process(number).unwrap();
+        }
+        assert_eq!(harness.take_output(), [2, 4]);
+        assert_eq!(
+            harness.take_side_output::<String>("odd").unwrap(),
+            ["1", "3"]
+        );
+        assert!(
+            harness
+                .take_side_output::<String>("odd")
+                .unwrap()
+                .is_empty()
+        );
+        assert!(harness.take_side_output::<u64>("odd").is_err());
+    }
 }

@@ -97,12 +97,9 @@ impl<T: Record> Side<T> {
     ) -> (Box<dyn SideOutput>, SideHandle) {
         let side = Side::new(collector, Rc::clone(full_count));
         let side = Rc::new(RefCell::new(side));
-        let handle = SideHandle {
-            records: type_name::<T>(),
-            collector: Box::new(SideCollector {
-                side: Some(Rc::clone(&side)),
-            }),
-        };
+        let handle = SideHandle::new(SideCollector {
+            side: Some(Rc::clone(&side)),
+        });
         (Box::new(side), handle)
     }
 
@@ -204,9 +201,22 @@ pub(crate) struct SideHandle {
     collector: Box<dyn Any>,
 }
 
+impl SideHandle {
+    fn new<T: Record>(collector: SideCollector<T>) -> Self {
+        SideHandle {
+            records: type_name::<T>(),
+            collector: Box::new(collector),
+        }
+    }
+}
+
 /// A subtask's side outputs by their tags, for the logic to take.
 #[derive(Default)]
-pub(crate) struct SideOutputs(BTreeMap<String, SideHandle>);
+pub(crate) struct SideOutputs {
+    by_tag: RefCell<BTreeMap<String, SideHandle>>,
+    /// Keep what goes to outputs that nobody has declared.
+    collecting: bool,
+}
 
 /// The logic wants to emit something else to a side output than the job takes from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -221,15 +231,29 @@ pub struct SideOutputTypeError {
 }
 
 impl SideOutputs {
+    /// For tests that drive an operator by hand: every output that the logic takes is there, and
+    /// [keeps](SideCollector::collecting) what is emitted.
+    pub(crate) fn collecting() -> Self {
+        SideOutputs {
+            collecting: true,
+            ..SideOutputs::default()
+        }
+    }
+
     pub(crate) fn insert(&mut self, tag: String, handle: SideHandle) {
-        self.0.insert(tag, handle);
+        self.by_tag.get_mut().insert(tag, handle);
     }
 
     pub(crate) fn get<T: Record>(
         &self,
         tag: &str,
     ) -> Result<SideCollector<T>, SideOutputTypeError> {
-        let Some(handle) = self.0.get(tag) else {
+        let mut by_tag = self.by_tag.borrow_mut();
+        if self.collecting && !by_tag.contains_key(tag) {
+            let handle = SideHandle::new(SideCollector::<T>::collecting());
+            by_tag.insert(tag.to_owned(), handle);
+        }
+        let Some(handle) = by_tag.get(tag) else {
             return Ok(SideCollector::unused());
         };
         let collector = handle.collector.downcast_ref::<SideCollector<T>>();

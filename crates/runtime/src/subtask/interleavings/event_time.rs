@@ -1,5 +1,5 @@
-//! Watermarks on their way through a job, between data, barriers, ends and stops, by the main output
-//! of an operator and by the side.
+//! Watermarks on their way through a job, between data, barriers, ends and stops, by the main
+//! output of an operator and by the side.
 
 use tidegate_types::{AlignmentMode, SnapshotKind};
 
