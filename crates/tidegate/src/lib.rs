@@ -90,6 +90,9 @@ mod documentation {
 
     #[doc = include_str!("../../../docs/guide.md")]
     struct Guide;
+
+    #[doc = include_str!("../../../docs/state.md")]
+    struct State;
 }
 
 /// What most jobs need.
