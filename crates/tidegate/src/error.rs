@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use tidegate_runtime::SideOutputTypeError;
 use tidegate_server::{RequestError, RunError};
 use tidegate_types::ErrorChain;
 
@@ -22,6 +23,9 @@ pub enum Error {
     /// A request to a running job came to nothing.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// A side output carries records of another type.
+    #[error(transparent)]
+    SideOutput(#[from] SideOutputTypeError),
     /// What users set is wrong.
     #[error(transparent)]
     Settings(#[from] InvalidSettings),

@@ -51,8 +51,8 @@ pub use tidegate_coordinator::{
 };
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
-    BoxError, Collector, Either, Flow, Seal, StatePlacement, Ticks, WatermarkGenerator,
-    WatermarkStrategy, sink, source,
+    BoxError, Collector, Either, Flow, Seal, SideCollector, SideOutputTypeError, StatePlacement,
+    Ticks, WatermarkGenerator, WatermarkStrategy, sink, source,
 };
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,
@@ -104,9 +104,9 @@ pub mod prelude {
     pub use tidegate_runtime::process::{
         BroadcastContext, BroadcastProcessFunction, BroadcastState, KeyedBroadcastProcessFunction,
         KeyedCoProcessFunction, KeyedContext, KeyedOpenContext, KeyedProcessFunction, OpenContext,
-        ProcessContext, ProcessFunction, TimeDomain, Timer,
+        OutputTag, ProcessContext, ProcessFunction, TimeDomain, Timer,
     };
-    pub use tidegate_runtime::{BoxError, Collector};
+    pub use tidegate_runtime::{BoxError, Collector, SideCollector};
     pub use tidegate_state::{
         Aggregate, AggregatingState, ListState, MapState, OperatorListState, Record as _,
         ReducingState, StateKey as _, ValueState, ValueStateDescriptor,

@@ -30,6 +30,13 @@ pub struct Output {
     pub(super) side: Option<u32>,
 }
 
+impl Output {
+    /// The operator whose output it is.
+    pub fn operator(self) -> OperatorId {
+        self.operator
+    }
+}
+
 impl From<OperatorId> for Output {
     fn from(operator: OperatorId) -> Self {
         Output {

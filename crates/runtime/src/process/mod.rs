@@ -25,6 +25,6 @@ pub use broadcast::{
 pub use connected::{Connected, KeyedCoProcessFunction};
 pub use context::{KeyedContext, TimeDomain, Timer, TimerService};
 pub use keyed::{KeyedProcessFunction, Single};
-pub use open::{KeyedOpenContext, OpenContext};
+pub use open::{KeyedOpenContext, OpenContext, OutputTag};
 pub use operator::{Keyed, KeyedCore, KeyedFunction};
 pub use plain::{One, OneWithBroadcast, ProcessContext, ProcessFunction, Unkeyed, UnkeyedFunction};

@@ -1,22 +1,47 @@
 //! What a function is opened with: the states it binds, and which subtask it is.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use tidegate_state::{
     Aggregate, AggregatingState, AggregatingStateDescriptor, HeapKeyedBackend, ListState,
     ListStateDescriptor, MapState, MapStateDescriptor, OperatorListState, OperatorStateBackend,
-    ReduceFn, ReducingState, ReducingStateDescriptor, StateDescriptor, StateError, StateKey,
-    StateValue, ValueState, ValueStateDescriptor,
+    Record, ReduceFn, ReducingState, ReducingStateDescriptor, StateDescriptor, StateError,
+    StateKey, StateValue, ValueState, ValueStateDescriptor,
 };
 use tidegate_types::CheckpointId;
 
 use super::broadcast::BroadcastState;
 use crate::logic::SubtaskContext;
+use crate::output::{SideCollector, SideOutputTypeError};
 
 /// Which subtask a function is opened for, and the states that it has as a whole.
 pub struct OpenContext<'a> {
     pub(super) context: &'a SubtaskContext,
     pub(super) state: &'a mut OperatorStateBackend,
+}
+
+/// Names a side output of an operator and says what it carries. Written once, as a constant, and
+/// used by the function and by the job.
+#[derive(Debug)]
+pub struct OutputTag<T> {
+    name: &'static str,
+    records: PhantomData<fn() -> T>,
+}
+
+impl<T> OutputTag<T> {
+    /// The side output with this name, which is unique within the operator.
+    pub const fn new(name: &'static str) -> Self {
+        OutputTag {
+            name,
+            records: PhantomData,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// The operator state that a subtask starts from.
@@ -63,6 +88,17 @@ impl OpenContext<'_> {
     ) -> Result<BroadcastState<MK, MV>, StateError> {
         let state = self.state.broadcast_map(&MapStateDescriptor::new(name))?;
         Ok(BroadcastState { state })
+    }
+
+    /// A side output, to emit to. What the job doesn't take from it goes nowhere.
+    ///
+    /// # Errors
+    /// If the job takes records of another type from it.
+    pub fn side_output<T: Record>(
+        &self,
+        tag: &OutputTag<T>,
+    ) -> Result<SideCollector<T>, SideOutputTypeError> {
+        self.context.side_output(tag.name())
     }
 
     /// Index of the subtask, from 0.

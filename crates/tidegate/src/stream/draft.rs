@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tidegate_runtime::{EdgeKind, JobPlan, Route, RouteContext};
+use tidegate_runtime::{EdgeKind, JobPlan, Output, Route, RouteContext};
 use tidegate_state::Record;
 use tidegate_types::graph::{OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
@@ -76,7 +76,7 @@ impl Draft {
 
     pub(super) fn connect<T: Record>(
         &mut self,
-        upstream: &[OperatorId],
+        upstream: &[Output],
         to: OperatorId,
         (partitioning, route): RoutedBy<T>,
     ) {
@@ -91,7 +91,7 @@ impl Draft {
     /// As [`connect`](Self::connect), to an operator whose records are of another type.
     pub(super) fn connect_as<T: Record, In: Record>(
         &mut self,
-        upstream: &[OperatorId],
+        upstream: &[Output],
         to: OperatorId,
         (partitioning, route): RoutedBy<T>,
         convert: fn(T) -> In,

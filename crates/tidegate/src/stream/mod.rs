@@ -10,11 +10,11 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tidegate_runtime::process::{One, OpenContext, ProcessFunction, Unkeyed};
+use tidegate_runtime::process::{One, OpenContext, OutputTag, ProcessFunction, Unkeyed};
 use tidegate_runtime::watermark::{AssignWatermarks, WatermarkGenerator, WatermarkStrategy};
 use tidegate_runtime::{
-    BoxError, Broadcast, ByReference, ByValue, Collector, FlatMap, KeySelector, Logic, Rebalance,
-    Route, RouteContext, SubtaskContext,
+    BoxError, Broadcast, ByReference, ByValue, Collector, FlatMap, KeySelector, Logic, Output,
+    Rebalance, Route, RouteContext, SideOutputTypeError, SubtaskContext,
 };
 use tidegate_state::{Record, StateKey};
 use tidegate_types::graph::Partitioning;
@@ -38,7 +38,7 @@ enum Spread {
 /// Records of one type on their way.
 pub struct Stream<T> {
     draft: Rc<RefCell<Draft>>,
-    upstream: Vec<OperatorId>,
+    upstream: Vec<Output>,
     spread: Spread,
     records: PhantomData<fn() -> T>,
 }
@@ -59,7 +59,7 @@ impl<T: Record> Stream<T> {
     pub(crate) fn from_operator(draft: Rc<RefCell<Draft>>, operator: OperatorId) -> Self {
         Stream {
             draft,
-            upstream: vec![operator],
+            upstream: vec![operator.into()],
             spread: Spread::Auto,
             records: PhantomData,
         }
@@ -67,8 +67,9 @@ impl<T: Record> Stream<T> {
 
     /// Sets the number of subtasks of the operator that this stream comes from.
     pub fn parallelism(self, parallelism: u32) -> Self {
-        for id in &self.upstream {
-            self.draft.borrow_mut().plan.operator_mut(*id).parallelism = parallelism;
+        for id in self.upstream.iter().map(|output| output.operator()) {
+            let mut draft = self.draft.borrow_mut();
+            draft.plan.operator_mut(id).parallelism = parallelism;
         }
         self
     }
@@ -78,9 +79,9 @@ impl<T: Record> Stream<T> {
     /// for up to 85 subtasks.
     pub fn max_parallelism(self, max_parallelism: MaxParallelism) -> Self {
         let mut draft = self.draft.borrow_mut();
-        for id in &self.upstream {
-            draft.plan.operator_mut(*id).max_parallelism = max_parallelism;
-            draft.fixed_max.push(*id);
+        for id in self.upstream.iter().map(|output| output.operator()) {
+            draft.plan.operator_mut(id).max_parallelism = max_parallelism;
+            draft.fixed_max.push(id);
         }
         drop(draft);
         self
@@ -216,6 +217,28 @@ impl<T: Record> Stream<T> {
             stream: self,
             selector: ByValue::new(select),
         }
+    }
+
+    /// What the function that this stream comes from emits to the side output with this tag.
+    ///
+    /// # Errors
+    /// If the tag's name is taken for records of another type.
+    pub fn side_output<S: Record>(
+        &self,
+        tag: &OutputTag<S>,
+    ) -> Result<Stream<S>, SideOutputTypeError> {
+        let mut draft = self.draft.borrow_mut();
+        let sides = self.upstream.iter().map(|output| {
+            let side = draft.plan.side_output::<S>(output.operator(), tag.name())?;
+            Ok(Output::from(side))
+        });
+        let upstream = sides.collect::<Result<Vec<_>, _>>()?;
+        Ok(Stream {
+            draft: Rc::clone(&self.draft),
+            upstream,
+            spread: Spread::Auto,
+            records: PhantomData,
+        })
     }
 
     /// Pairs the stream with one that every subtask of the next operator gets whole, for a

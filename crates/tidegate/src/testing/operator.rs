@@ -7,10 +7,11 @@ use tidegate_coordinator::plan_restore;
 use tidegate_runtime::process::{
     BroadcastProcessFunction, Connected, Keyed, KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction, KeyedOpenContext, KeyedProcessFunction, One, OneWithBroadcast,
-    OpenContext, ProcessFunction, Single, Unkeyed, WithBroadcast,
+    OpenContext, OutputTag, ProcessFunction, Single, Unkeyed, WithBroadcast,
 };
 use tidegate_runtime::{
-    BoxError, ByValue, Either, HarnessSetup, Logic, OperatorHarness as Driven, SubtaskContext,
+    BoxError, ByValue, Either, HarnessSetup, Logic, OperatorHarness as Driven, SideOutputTypeError,
+    SubtaskContext,
 };
 use tidegate_state::Record;
 use tidegate_types::graph::{JobGraph, OperatorRole, OperatorSpec};
@@ -254,6 +255,17 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
     /// What the function has emitted since the last call.
     pub fn take_output(&mut self) -> Vec<Out> {
         self.driven.take_output()
+    }
+
+    /// What the function has emitted to this side output since the last call.
+    ///
+    /// # Errors
+    /// If it emits records of another type there.
+    pub fn take_side_output<T: Record>(
+        &mut self,
+        tag: &OutputTag<T>,
+    ) -> Result<Vec<T>, SideOutputTypeError> {
+        self.driven.take_side_output(tag.name())
     }
 
     /// A checkpoint barrier: all state as it is now.

@@ -167,6 +167,74 @@ fn every_second_is_summed_once() {
     }
 }
 
+const LATE: OutputTag<(i64, String)> = OutputTag::new("late");
+
+/// Lets records pass that aren't late, and puts the others aside with the reason.
+struct NotLate {
+    late: SideCollector<(i64, String)>,
+}
+
+impl ProcessFunction for NotLate {
+    type In = i64;
+    type Out = i64;
+
+    fn process(
+        &mut self,
+        time: i64,
+        _ctx: &mut ProcessContext<'_>,
+        out: &mut Collector<i64>,
+    ) -> Result<(), BoxError> {
+        match time % 3 {
+            0 => self.late.emit((time, "a multiple of 3".to_owned())),
+            _ => out.emit(time),
+        }
+        Ok(())
+    }
+}
+
+// Both outputs are cut by the same barriers: under failures neither loses or doubles anything.
+#[test]
+fn side_outputs_are_as_exact_as_the_main_one() {
+    const RECORDS: u64 = 6_000;
+    for seed in 0..4 {
+        let (kept, late) = (CollectCommitted::new(), CollectCommitted::new());
+        let env = testing::under_failures(seed, 6).with_parallelism(1 + seed as u32 % 3);
+        let times = Generator::new(Some(RECORDS), |index| index as i64).rate(20_000.0);
+        let not_late = env.source("times", times).process("not-late", |states| {
+            let late = states.side_output(&LATE)?;
+            Ok(NotLate { late })
+        });
+        let aside = not_late.side_output(&LATE).unwrap();
+        aside.rebalance().sink("late", late.clone());
+        not_late.sink("kept", kept.clone());
+        let report = env.execute("late").unwrap();
+        assert!(report.statistics.restarts > 0);
+        let mut late: Vec<i64> = late.take().into_iter().map(|(time, _)| time).collect();
+        let mut kept = kept.take();
+        late.sort_unstable();
+        kept.sort_unstable();
+        let all = 0..RECORDS as i64;
+        assert!(
+            late.into_iter()
+                .eq(all.clone().filter(|time| time % 3 == 0))
+        );
+        assert!(kept.into_iter().eq(all.filter(|time| time % 3 != 0)));
+    }
+}
+
+#[test]
+fn a_side_output_has_one_type() {
+    let env = Environment::for_tests();
+    let numbers = env.source("numbers", Generator::new(Some(1), |index| index));
+    numbers.side_output(&LATE).unwrap();
+    let other = numbers.side_output(&OutputTag::<u8>::new("late"));
+    let refused = tidegate::Error::from(other.err().unwrap()).to_string();
+    assert!(
+        refused.starts_with("side output `late` carries"),
+        "{refused}"
+    );
+}
+
 /// Average of numbers.
 #[derive(Clone)]
 struct Average;
