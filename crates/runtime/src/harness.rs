@@ -185,7 +185,7 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
             seals,
         } = self.logic.snapshot(&barrier)?;
         let keyed = match keyed {
-            Some(frozen) => Some(self.write(frozen)?),
+            Some(keyed) => Some(self.write(keyed.frozen)?),
             None => None,
         };
         for seal in seals {

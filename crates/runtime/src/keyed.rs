@@ -1,69 +1,22 @@
 //! Operators over keyed state.
 
-use std::io::Cursor;
 use std::marker::PhantomData;
 use std::vec;
 
 use tidegate_state::{
-    HeapKeyedBackend, Record, SnapshotProgress, StateKey, StateValue, ValueState,
-    ValueStateDescriptor,
+    Record, SnapshotProgress, StateKey, StateValue, ValueState, ValueStateDescriptor,
 };
-use tidegate_types::{CheckpointBarrier, CheckpointId, KeyedPiece, KeyedStateHandle};
+use tidegate_types::CheckpointBarrier;
 
 use crate::error::BoxError;
+use crate::keyed_state::KeyedState;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
 use crate::output::{Collector, KeySelector};
-
-/// Pages of state (about 1 KiB each) that are copied for a pending snapshot between two looks
-/// at the input: some tens of microseconds.
-pub(crate) const PAGES_PER_STEP: usize = 128;
-
-/// The state that a keyed subtask starts from.
-pub(crate) fn open_backend<K: StateKey>(
-    context: &SubtaskContext,
-) -> Result<HeapKeyedBackend<K>, BoxError> {
-    let mut backend = HeapKeyedBackend::new(context.max_parallelism, context.key_groups());
-    for handle in &context.restore.keyed {
-        for piece in &handle.pieces {
-            restore_piece(&mut backend, piece, handle, context)?;
-        }
-    }
-    Ok(backend)
-}
-
-/// Adds what a piece holds of the backend's key groups. Pieces of one handle come in order.
-fn restore_piece<K: StateKey>(
-    backend: &mut HeapKeyedBackend<K>,
-    piece: &KeyedPiece,
-    of: &KeyedStateHandle,
-    context: &SubtaskContext,
-) -> Result<(), BoxError> {
-    match piece {
-        KeyedPiece::File(file) => {
-            let mut input = context.files.open(file)?;
-            backend.restore_file(&file.name, &mut input)?;
-        }
-        KeyedPiece::Inline(bytes) => {
-            let checkpoint = context.restored.unwrap_or(CheckpointId::NONE);
-            let name = format!("_metadata of {checkpoint}, key groups {}", of.key_groups);
-            backend.restore_file(&name, &mut Cursor::new(bytes))?;
-        }
-    }
-    Ok(())
-}
-
-pub(crate) fn freeze<K: StateKey>(backend: &mut HeapKeyedBackend<K>) -> Snapshot {
-    let frozen = backend.freeze();
-    Snapshot {
-        keyed: frozen.has_states().then_some(frozen),
-        ..Snapshot::default()
-    }
-}
 
 /// A running count per key: emits the key and its new count for each record.
 pub struct Count<T, S: KeySelector<T>> {
     selector: S,
-    backend: HeapKeyedBackend<S::Key>,
+    keyed: KeyedState<S::Key>,
     counts: ValueState<S::Key, u64>,
     record: PhantomData<fn(T)>,
 }
@@ -77,11 +30,13 @@ impl<T, S: KeySelector<T>> Count<T, S> {
     /// # Errors
     /// If the checkpoint's state doesn't fit or can't be read.
     pub fn open(selector: S, context: &SubtaskContext) -> Result<Self, BoxError> {
-        let mut backend = open_backend(context)?;
-        let counts = backend.value_state(&ValueStateDescriptor::<u64>::new(Self::STATE))?;
+        let mut keyed = KeyedState::open(context)?;
+        let counts = keyed
+            .backend
+            .value_state(&ValueStateDescriptor::<u64>::new(Self::STATE))?;
         Ok(Count {
             selector,
-            backend,
+            keyed,
             counts,
             record: PhantomData,
         })
@@ -112,19 +67,19 @@ where
         Ok(Flow::Continue)
     }
 
-    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
-        Ok(freeze(&mut self.backend))
+    fn snapshot(&mut self, barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
+        Ok(self.keyed.freeze(barrier))
     }
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
-        self.backend.advance_snapshots(PAGES_PER_STEP)
+        self.keyed.advance_snapshots()
     }
 }
 
 /// Any function of a record and the state of its key.
 pub struct KeyedMap<T, S: KeySelector<T>, V, F> {
     selector: S,
-    backend: HeapKeyedBackend<S::Key>,
+    keyed: KeyedState<S::Key>,
     state: ValueState<S::Key, V>,
     initial: V,
     function: F,
@@ -144,11 +99,11 @@ impl<T, S: KeySelector<T>, V: StateValue, F> KeyedMap<T, S, V, F> {
         function: F,
         context: &SubtaskContext,
     ) -> Result<Self, BoxError> {
-        let mut backend = open_backend(context)?;
-        let state = backend.value_state(descriptor)?;
+        let mut keyed = KeyedState::open(context)?;
+        let state = keyed.backend.value_state(descriptor)?;
         Ok(KeyedMap {
             selector,
-            backend,
+            keyed,
             state,
             initial,
             function,
@@ -181,11 +136,11 @@ where
         Ok(Flow::Continue)
     }
 
-    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
-        Ok(freeze(&mut self.backend))
+    fn snapshot(&mut self, barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
+        Ok(self.keyed.freeze(barrier))
     }
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
-        self.backend.advance_snapshots(PAGES_PER_STEP)
+        self.keyed.advance_snapshots()
     }
 }

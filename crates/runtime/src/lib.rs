@@ -11,6 +11,7 @@
 
 mod attempt;
 mod background;
+mod chains;
 mod clock;
 mod either;
 mod error;
@@ -18,6 +19,7 @@ mod harness;
 mod input;
 mod item;
 mod keyed;
+mod keyed_state;
 mod logic;
 mod metrics;
 mod output;
@@ -36,6 +38,7 @@ pub mod source;
 pub mod watermark;
 
 pub use attempt::{Attempt, AttemptContext, StartError};
+pub use chains::KeyedSnapshot;
 pub use clock::{Clock, ManualClock, Ticks, wall_clock};
 pub use either::Either;
 pub use error::BoxError;

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::vec;
 
-use tidegate_state::{FrozenKeyedState, Record, SnapshotProgress};
+use tidegate_state::{Record, SnapshotProgress};
 use tidegate_types::{
     AttemptNumber, CheckpointBarrier, CheckpointId, EventTime, KeyGroupRange, ListState,
     MaxParallelism, SubtaskId, SubtaskRestore,
 };
 
+use crate::chains::KeyedSnapshot;
 use crate::clock::{Clock, Ticks};
 use crate::error::BoxError;
 use crate::output::{Collector, SideCollector, SideOutputTypeError, SideOutputs};
@@ -56,7 +57,7 @@ pub type Seal = Box<dyn FnOnce() -> Result<(), BoxError> + Send>;
 #[derive(Default)]
 pub struct Snapshot {
     /// Keyed state, still to be written.
-    pub keyed: Option<FrozenKeyedState>,
+    pub keyed: Option<KeyedSnapshot>,
     /// Operator state.
     pub lists: Vec<ListState>,
     /// What must be durable before the checkpoint may be acknowledged.

@@ -9,13 +9,14 @@ use std::io::{Read, Seek, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_state::FrozenKeyedState;
+use tidegate_state::PieceKind;
 use tidegate_types::message::{DeclineReason, Report, SnapshotMetrics};
 use tidegate_types::{
-    CheckpointId, FileHandle, KeyGroupRange, KeyedStateHandle, ListState, SnapshotLocation,
-    SubtaskId, SubtaskState,
+    CheckpointId, FileHandle, KeyGroupRange, KeyedPiece, KeyedStateHandle, ListState,
+    SnapshotLocation, SubtaskId, SubtaskState,
 };
 
+use crate::chains::{KeyedSnapshot, TakenPieces};
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::logic::Seal;
@@ -71,7 +72,7 @@ pub(crate) struct SnapshotJob {
     pub(crate) location: Option<SnapshotLocation>,
     pub(crate) subtask: SubtaskId,
     pub(crate) name: String,
-    pub(crate) keyed: Option<(FrozenKeyedState, KeyGroupRange)>,
+    pub(crate) keyed: Option<(KeyedSnapshot, KeyGroupRange)>,
     pub(crate) lists: Vec<ListState>,
     pub(crate) finished: bool,
     pub(crate) seals: Vec<Seal>,
@@ -122,21 +123,29 @@ impl SnapshotJob {
     }
 
     fn write_and_seal(&mut self) -> Result<Option<KeyedStateHandle>, SnapshotError> {
-        let keyed = self.write().map_err(SnapshotError::Write)?;
+        let written = self.write().map_err(SnapshotError::Write)?;
         for seal in self.seals.drain(..) {
             if let Err(error) = seal() {
-                let written = keyed.iter().flat_map(|keyed| keyed.files());
-                written.for_each(|file| self.files.discard(self.checkpoint, file));
+                // Only what is new: older pieces belong to other checkpoints.
+                if let Some(file) = written.as_ref().and_then(Written::file) {
+                    self.files.discard(self.checkpoint, file);
+                }
                 return Err(SnapshotError::Seal(error));
             }
         }
-        Ok(keyed)
+        Ok(written.map(Written::into_handle))
     }
 
-    fn write(&mut self) -> Result<Option<KeyedStateHandle>, BoxError> {
-        let Some((frozen, key_groups)) = self.keyed.take() else {
+    fn write(&mut self) -> Result<Option<Written>, BoxError> {
+        let Some((keyed, key_groups)) = self.keyed.take() else {
             return Ok(None);
         };
+        let KeyedSnapshot {
+            frozen,
+            below,
+            pieces,
+        } = keyed;
+        let kind = frozen.kind();
         let mut piece = PieceWriter::new(
             self.placement,
             &*self.files,
@@ -150,11 +159,18 @@ impl SnapshotJob {
         };
         let written = frozen.write_to(&mut writer)?;
         writer.check()?;
-        let pieces = match written.chunks {
-            0 => Vec::new(),
-            _ => vec![piece.finish()?],
+        // That nothing has changed is a piece, too: the next one follows it.
+        let is_needed = kind == PieceKind::Changes || written.chunks > 0;
+        let new = match is_needed {
+            true => Some(piece.finish()?),
+            false => None,
         };
-        Ok(Some(KeyedStateHandle { pieces, key_groups }))
+        Ok(Some(Written {
+            below,
+            new,
+            pieces,
+            key_groups,
+        }))
     }
 
     fn acknowledge(self, keyed: Option<KeyedStateHandle>, write: Duration) {
@@ -178,6 +194,34 @@ impl SnapshotJob {
             metrics: SnapshotMetrics { write, ..metrics },
         });
         tidegate_fault::point("acknowledge:after");
+    }
+}
+
+/// Keyed state that is written, but not acknowledged.
+struct Written {
+    /// Pieces of the base.
+    below: Vec<KeyedPiece>,
+    /// The piece that was written; none if there is no key at all.
+    new: Option<KeyedPiece>,
+    pieces: TakenPieces,
+    key_groups: KeyGroupRange,
+}
+
+impl Written {
+    /// The file that was written, if any.
+    fn file(&self) -> Option<&FileHandle> {
+        self.new.as_ref().and_then(KeyedPiece::file)
+    }
+
+    /// What is acknowledged. From here on later snapshots may rest on it.
+    fn into_handle(self) -> KeyedStateHandle {
+        let mut pieces = self.below;
+        pieces.extend(self.new);
+        self.pieces.set(&pieces);
+        KeyedStateHandle {
+            pieces,
+            key_groups: self.key_groups,
+        }
     }
 }
 

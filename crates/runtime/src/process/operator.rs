@@ -4,8 +4,7 @@ use std::time::Duration;
 use std::vec;
 
 use tidegate_state::{
-    HeapKeyedBackend, OperatorStateBackend, Record, SnapshotProgress, StateError, StateKey,
-    TimerService,
+    OperatorStateBackend, Record, SnapshotProgress, StateError, StateKey, TimerService,
 };
 use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
 
@@ -13,7 +12,7 @@ use super::context::{KeyedContext, TimeDomain, Timer, Times, clamped};
 use super::open::{KeyedOpenContext, OpenContext, open_operator_state};
 use crate::clock::Clock;
 use crate::error::BoxError;
-use crate::keyed::{PAGES_PER_STEP, freeze, open_backend};
+use crate::keyed_state::KeyedState;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
 use crate::output::Collector;
 
@@ -67,7 +66,7 @@ enum Due {
 
 /// State, timers and times of one keyed subtask.
 pub struct KeyedCore<K: StateKey> {
-    backend: HeapKeyedBackend<K>,
+    state: KeyedState<K>,
     operator_state: OperatorStateBackend,
     timers: TimerService<K>,
     /// Of the record that is worked on. Kept, so that a key with heap data reuses its memory.
@@ -146,11 +145,11 @@ impl<F: KeyedFunction> Keyed<F> {
         context: &SubtaskContext,
         open: impl FnOnce(&mut KeyedOpenContext<'_, F::Key>) -> Result<F, BoxError>,
     ) -> Result<Self, BoxError> {
-        let mut backend = open_backend(context)?;
+        let mut state = KeyedState::open(context)?;
         let mut operator_state = open_operator_state(context)?;
-        let timers = TimerService::bind(&mut backend, TIMERS)?;
+        let timers = TimerService::bind(&mut state.backend, TIMERS)?;
         let mut states = KeyedOpenContext {
-            backend: &mut backend,
+            backend: &mut state.backend,
             operator: OpenContext {
                 context,
                 state: &mut operator_state,
@@ -158,7 +157,7 @@ impl<F: KeyedFunction> Keyed<F> {
         };
         let function = open(&mut states)?;
         let core = KeyedCore {
-            backend,
+            state,
             operator_state,
             timers,
             key: None,
@@ -233,15 +232,15 @@ impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
         })
     }
 
-    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
+    fn snapshot(&mut self, barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         Ok(Snapshot {
             lists: self.core.operator_state.snapshot()?,
-            ..freeze(&mut self.core.backend)
+            ..self.core.state.freeze(barrier)
         })
     }
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
-        self.core.backend.advance_snapshots(PAGES_PER_STEP)
+        self.core.state.advance_snapshots()
     }
 
     fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {

@@ -2,13 +2,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_state::{HeapKeyedBackend, SnapshotProgress, StateKey, ValueStateDescriptor};
+use tidegate_state::{
+    HeapKeyedBackend, SnapshotProgress, StateKey, TrackedSnapshot, ValueStateDescriptor,
+};
 use tidegate_types::graph::{JobGraph, OperatorRole, OperatorSpec};
 use tidegate_types::{
     AttemptNumber, KeyedPiece, MaxParallelism, OperatorId, OperatorUid, SnapshotKind,
 };
 
 use super::*;
+use crate::chains::PieceChains;
 use crate::metrics::AttemptMetrics;
 use crate::subtask::TakenSnapshots;
 
@@ -112,6 +115,26 @@ fn run_with(
     seals: Vec<Seal>,
     cancelled: bool,
 ) -> (Vec<String>, Vec<Report>) {
+    let frozen = live.freeze();
+    // Written from the thread that would go on copying: all of it now.
+    while live.advance_snapshots(usize::MAX) == SnapshotProgress::More {}
+    run_keyed(
+        placement,
+        KeyedSnapshot::apart(frozen),
+        log,
+        seals,
+        cancelled,
+    )
+}
+
+/// As [`run`], with state that is frozen and copied.
+fn run_keyed(
+    placement: StatePlacement,
+    keyed: KeyedSnapshot,
+    log: Log,
+    seals: Vec<Seal>,
+    cancelled: bool,
+) -> (Vec<String>, Vec<Report>) {
     let metrics = AttemptMetrics::new(&JobGraph {
         operators: vec![OperatorSpec {
             uid: OperatorUid("count".to_owned()),
@@ -129,16 +152,13 @@ fn run_with(
     if cancelled {
         taken.cancel_all();
     }
-    let frozen = live.freeze();
-    // Written from the thread that would go on copying: all of it now.
-    while live.advance_snapshots(usize::MAX) == SnapshotProgress::More {}
     let key_groups = MaxParallelism::derive(1).range(0, 1).unwrap();
     let job = SnapshotJob {
         checkpoint: CHECKPOINT,
         location: None,
         subtask: SUBTASK,
         name: "count[0]".to_owned(),
-        keyed: Some((frozen, key_groups)),
+        keyed: Some((keyed, key_groups)),
         lists: Vec::new(),
         finished: false,
         seals,
@@ -315,4 +335,68 @@ fn failing_seals_discard_no_more_than_was_written() {
     let (events, reports) = run_with(placement, backend(1), Log::default(), vec![seal], false);
     assert_eq!(events, [""; 0]);
     assert!(matches!(&reports[..], [Report::Failed(_)]), "{reports:?}");
+}
+
+/// A snapshot of changes on top of a file of `chk-6`.
+fn changes(live: &mut HeapKeyedBackend<u64>) -> KeyedSnapshot {
+    let mut freeze = |checkpoint, base| {
+        let frozen = live.freeze_tracked(&TrackedSnapshot {
+            checkpoint,
+            base,
+            whole: false,
+        });
+        live.finish_snapshots();
+        frozen
+    };
+    let base = CheckpointId(6);
+    freeze(base, None);
+    KeyedSnapshot {
+        below: vec![old_file()],
+        ..KeyedSnapshot::apart(freeze(CHECKPOINT, Some(base)))
+    }
+}
+
+fn old_file() -> KeyedPiece {
+    KeyedPiece::File(FileHandle {
+        name: "old".to_owned(),
+        bytes: 100,
+        crc32c: 3,
+    })
+}
+
+// J16: the pieces of the base are those of a checkpoint that is complete.
+#[test]
+fn failing_seals_discard_no_piece_of_the_base() {
+    let seal: Seal = Box::new(|| Err("no sync".into()));
+    let keyed = changes(&mut backend(1));
+    let (events, reports) = run_keyed(FILES, keyed, Log::default(), vec![seal], false);
+    assert_eq!(events, [CREATED, "finish", "discard chk-7 file"]);
+    assert!(matches!(&reports[..], [Report::Failed(_)]), "{reports:?}");
+}
+
+// RX-03: what is acknowledged is known to later snapshots, and nothing else is.
+#[test]
+fn what_is_acknowledged_is_what_later_snapshots_rest_on() {
+    let mut chains = PieceChains::default();
+    let pieces = chains.insert(CHECKPOINT);
+    let keyed = KeyedSnapshot {
+        pieces,
+        ..changes(&mut backend(1))
+    };
+    let (_, reports) = run_keyed(FILES, keyed, Log::default(), vec![], false);
+    let acknowledged = &acknowledged(&reports).pieces;
+    assert!(matches!(&acknowledged[..], [old, KeyedPiece::File(_)] if *old == old_file()));
+    assert_eq!(chains.below(CHECKPOINT).as_ref(), Some(acknowledged));
+
+    let full = Log {
+        full: true,
+        ..Log::default()
+    };
+    let next = CHECKPOINT.next();
+    let keyed = KeyedSnapshot {
+        pieces: chains.insert(next),
+        ..changes(&mut backend(1))
+    };
+    run_keyed(FILES, keyed, full, vec![], false);
+    assert_eq!(chains.below(next), None, "its file could not be written");
 }

@@ -209,7 +209,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             location: barrier.location,
             subtask: self.context.subtask,
             name: self.context.name.clone(),
-            keyed: snapshot.keyed.map(|frozen| (frozen, key_groups)),
+            keyed: snapshot.keyed.map(|keyed| (keyed, key_groups)),
             lists: snapshot.lists,
             finished: self.finished,
             seals: snapshot.seals,

@@ -10,6 +10,7 @@ mod ends;
 mod event_time;
 mod failures;
 mod held_back;
+mod incremental;
 mod jobs;
 mod measures;
 mod pipelines;

@@ -18,9 +18,18 @@ pub(crate) fn keyed_count(
     keys: u64,
     parallelism: u32,
 ) -> (JobPlan, Collected<(u64, u64)>) {
+    counted_by(source, move |number| number % keys, parallelism)
+}
+
+/// numbers → count by `key_of` the number → collect
+pub(crate) fn counted_by(
+    source: Numbers,
+    key_of: impl Fn(u64) -> u64 + Clone + Send + Sync + 'static,
+    parallelism: u32,
+) -> (JobPlan, Collected<(u64, u64)>) {
     let mut plan = JobPlan::new();
     let numbers = plan.source(operator("numbers", parallelism), source);
-    let by_key = ByValue::new(move |number: &u64| number % keys);
+    let by_key = ByValue::new(move |number: &u64| key_of(*number));
     let selector = by_key.clone();
     let count = plan.operator(operator("count", parallelism), move |context| {
         Count::<u64, _>::open(selector.clone(), context)
