@@ -213,6 +213,13 @@ impl<T> Inputs<T> {
         })
     }
 
+    /// Whether something has arrived that alignment holds back.
+    pub(crate) fn has_blocked(&self, alignment: &Alignment) -> bool {
+        self.channels.iter().enumerate().any(|(at, channel)| {
+            !channel.queue.is_empty() && alignment.is_blocked(ChannelIndex(at as u32))
+        })
+    }
+
     /// Whether every channel has delivered its last data.
     pub(crate) fn all_ended(&self) -> bool {
         self.channels.iter().all(|channel| channel.ended)

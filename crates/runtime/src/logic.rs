@@ -113,6 +113,11 @@ pub trait Logic<In, Out>: 'static {
         Ok(WatermarkProgress::Done)
     }
 
+    /// Records have arrived that it can't be given yet, since an alignment blocks their channel.
+    /// Told before every [`poll`](Self::poll) as long as that is so, for operators to which it
+    /// matters whether their input is silent.
+    fn on_records_waiting(&mut self) {}
+
     /// Whether it says by itself how far event time has got, with
     /// [`Collector::emit_watermark`]. What it receives then doesn't go downstream, but for
     /// [`EventTime::MAX`]. The answer must never change.

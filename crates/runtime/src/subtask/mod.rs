@@ -387,6 +387,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         let Phase::Running(logic) = &mut self.phase else {
             return Ok(Rest::Nothing);
         };
+        if self.inputs.has_blocked(&self.alignment) {
+            logic.on_records_waiting();
+        }
         let activity = logic.poll(ended, &mut self.out)?;
         if let Some(bytes) = logic.take_worked_off()
             && bytes > 0

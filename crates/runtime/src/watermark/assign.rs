@@ -141,6 +141,11 @@ impl<T: Record, G: WatermarkGenerator<T>> Logic<T, T> for AssignWatermarks<T, G>
         Ok(WatermarkProgress::Done)
     }
 
+    /// Its input is not silent; whoever went on without it would be ahead of these records.
+    fn on_records_waiting(&mut self) {
+        self.last_record = self.clock.ticks();
+    }
+
     fn generates_watermarks(&self) -> bool {
         true
     }

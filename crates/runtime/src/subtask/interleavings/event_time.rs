@@ -98,8 +98,14 @@ fn a_watermark_behind_a_barrier_waits_for_the_alignment() {
         stage.tell(1, &[Emit(2), Line::Watermark(7)]);
         stage.settle();
         assert_eq!(stage.log.of(Who::Middle), [Watermark(3), Record(2)]);
+        let told = stage.controls.told_of_waiting.clone();
+        assert_ne!(told.load(Ordering::SeqCst), 0, "its input is not silent");
         stage.trigger(1, 1, SnapshotKind::Checkpoint);
         stage.settle();
+        told.store(0, Ordering::SeqCst);
+        stage.tell(0, &[Idle, Active]);
+        stage.settle();
+        assert_eq!(told.load(Ordering::SeqCst), 0, "nothing waits any more");
         let expected = [
             Watermark(3),
             Record(2),

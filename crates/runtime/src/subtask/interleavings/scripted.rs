@@ -133,6 +133,8 @@ pub(super) struct Controls {
     /// Which of the sinks takes a break before its first record, until the clock moves.
     pub(super) pausing: Arc<Mutex<Option<Who>>>,
     pub(super) clock: ManualClock,
+    /// How often the middle was told that records wait.
+    pub(super) told_of_waiting: Arc<AtomicUsize>,
 }
 
 /// What the middle emits when a watermark comes.
@@ -179,6 +181,12 @@ impl Logic<u64, u64> for Ear {
         self.fired = 0;
         self.log.note(self.who, Heard::Watermark(watermark.0));
         Ok(WatermarkProgress::Done)
+    }
+
+    fn on_records_waiting(&mut self) {
+        if self.who == Who::Middle {
+            self.controls.told_of_waiting.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn finish(&mut self, _out: &mut Collector<u64>) -> Result<(), BoxError> {

@@ -120,6 +120,21 @@ fn silence_makes_it_idle_and_a_record_active() {
     assert_eq!(driven.watermark(), 6, "not before its time");
 }
 
+// A long alignment may keep records from it; that is no silence.
+#[test]
+fn it_is_not_idle_while_records_wait() {
+    let strategy = WatermarkStrategy::monotonous(|time| EventTime(*time)).idle_after(100 * MILLI);
+    let mut driven = Driven::new(strategy);
+    driven.process([7]);
+    driven.advance(500);
+    driven.logic.on_records_waiting();
+    assert_eq!(driven.poll(), at(600));
+    assert!(!driven.out.is_idle());
+    driven.advance(100);
+    driven.poll();
+    assert!(driven.out.is_idle(), "nothing waits any more");
+}
+
 // A watermark of its own would come too late: nobody listens to an idle stream.
 #[test]
 fn the_last_watermark_goes_before_the_idleness() {
