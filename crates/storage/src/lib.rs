@@ -70,6 +70,11 @@ mod savepoint;
 mod state_file;
 mod sweep;
 
+#[cfg(test)]
+mod damage;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+
 pub use error::{ErrorKind, StorageError};
 pub use ha::pointer::{CheckpointPointer, Origin};
 pub use ha::{

@@ -76,6 +76,15 @@ pub mod state {
     };
 }
 
+/// The parsers, for the fuzz targets (`fuzz/`).
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    /// Reads the text of a configuration file.
+    pub fn config(text: &str) {
+        drop(crate::args::read_config(text));
+    }
+}
+
 /// What the derive macros refer to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {

@@ -7,6 +7,8 @@
 //! when the [`Environment`](crate::Environment) is made, so that a program may fill in its own
 //! defaults in between.
 
+#[cfg(test)]
+mod damage;
 mod file;
 mod problem;
 mod resolve;
@@ -95,6 +97,17 @@ pub struct Args {
     pub quiet: Option<bool>,
     /// Where what was given was given, by name of the setting.
     origins: BTreeMap<&'static str, Origin>,
+}
+
+/// Reads the text of a configuration file as `--config` would, and all that it says; for the fuzz
+/// targets (`fuzz/`) and for tests.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_config(text: &str) -> Result<Args, InvalidSettings> {
+    let (mut args, mut problems) = (Args::default(), Vec::new());
+    args.take_file(Path::new("job.toml"), text, &[], &mut problems);
+    InvalidSettings::check(problems)?;
+    args.job_options()?;
+    Ok(args)
 }
 
 impl Args {
