@@ -44,6 +44,10 @@ survive *args:
 doc:
     cargo doc --workspace --no-deps {{features}}
 
+# Looks for bytes that a decoder can't take, with nightly: `just fuzz 60 keyed_file` for a minute.
+fuzz *args:
+    fuzz/run.sh {{args}}
+
 # Licences and advisories of the dependencies; needs `cargo install cargo-deny`.
 deny:
     cargo deny check
