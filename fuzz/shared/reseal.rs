@@ -9,7 +9,7 @@ pub(crate) fn keyed_file(file: &mut [u8]) {
         return;
     };
     put_crc(file, 0..12);
-    let length = u64::from_le_bytes(file[trailer..trailer + 8].try_into().unwrap());
+    let length = u64_at(file, trailer);
     let Some(footer) = usize::try_from(length)
         .ok()
         .and_then(|it| trailer.checked_sub(it))
@@ -18,7 +18,7 @@ pub(crate) fn keyed_file(file: &mut [u8]) {
     };
     let mut at = 16;
     while at + 24 <= footer {
-        let payload = u64::from_le_bytes(file[at + 12..at + 20].try_into().unwrap());
+        let payload = u64_at(file, at + 12);
         let end = usize::try_from(payload)
             .ok()
             .and_then(|it| it.checked_add(at + 24));
@@ -52,6 +52,11 @@ pub(crate) fn record(file: &mut Vec<u8>) {
     file.truncate(last.unwrap_or(file.len()));
     let crc = crc32c::crc32c(file);
     file.extend_from_slice(format!("crc32c {crc:08x}\n").as_bytes());
+}
+
+fn u64_at(file: &[u8], at: usize) -> u64 {
+    let bytes = file[at..at + 8].try_into();
+    u64::from_le_bytes(bytes.expect("8 bytes were taken"))
 }
 
 /// Writes the checksum of a range behind it.
