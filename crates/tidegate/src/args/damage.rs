@@ -24,9 +24,10 @@ quiet = true
 "#;
 
 /// Pieces that matter to the parsers of the file and of values.
-const PIECES: &str = "\"\"\"'''[[x]]{a=1}\n#=.,:_-+0x0b0o1e99nan inf 1979-05-27 18446744073709551616 \
-                      9999999999999999999999s 1years fixed-delay:-1,0s exponential-delay: \
-                      failure-rate:0,0s,1h parallelism = 0\nparallelism = 70000\n\u{0}\u{feff}é";
+const PIECES: &str = "\"\"\"'''[[x]]{a=1}\n#=.,:_-+0x0b0o1e99nan inf 1979-05-27 \
+                      18446744073709551616 9999999999999999999999s 1years fixed-delay:-1,0s \
+                      exponential-delay: failure-rate:0,0s,1h parallelism = 0\n\
+                      parallelism = 70000\n\u{0}\u{feff}é";
 
 #[test]
 fn damaged_files_end_in_settings_or_messages() {
