@@ -180,9 +180,7 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
 
     #[inline]
     fn note_change(&mut self, index: usize, bucket: usize) {
-        if self.tracked
-            && let Some(changes) = &mut self.shards[index].changes
-        {
+        if let Some(changes) = &mut self.shards[index].changes {
             changes.on_write(bucket / Self::PAGE_BUCKETS, bucket % Self::PAGE_BUCKETS);
         }
     }

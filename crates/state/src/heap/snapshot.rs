@@ -11,6 +11,7 @@
 //! A snapshot of changes gets of a page what changed in it ([`changes`](super::changes)), unless it
 //! gets the whole table. Snapshots that want different entries of the same page don't share.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -33,6 +34,9 @@ const PAGE_BUCKETS_MAX: usize = 64;
 
 /// Bytes of entries that are sent on together.
 const PACK_BYTES: usize = 64 << 10;
+
+/// Below this number of buckets they are looked at one by one.
+const SPARSE_BUCKETS: u32 = 16;
 
 /// Pages that are skipped, since they were copied before, at the cost of one copied page.
 const SKIPS_PER_COPY: usize = 64;
@@ -372,19 +376,9 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         if outbox.is_empty() {
             outbox.reserve(self.len.min(Self::PACK_ENTRIES) + Self::PAGE_BUCKETS);
         }
-        // Which buckets are full is unpredictable, so they are listed first, without branches.
-        let (mut full, mut count) = ([0u8; PAGE_BUCKETS_MAX], 0);
-        for bucket in first..last {
-            full[count] = (bucket - first) as u8;
-            let copy = shard.entries.get_bucket(bucket).is_some()
-                & (Some(bucket) != fresh)
-                & (wanted >> (bucket - first) & 1 == 1);
-            count += usize::from(copy);
-        }
-        for at in &full[..count] {
-            let entry = shard.entries.get_bucket(first + usize::from(*at));
-            outbox.push(entry.expect("the bucket was just seen full").clone());
-        }
+        let before = outbox.len();
+        gather(&shard.entries, first..last, wanted, fresh, outbox);
+        let copied = outbox.len() - before;
         outbox.end_run(KeyGroup(self.key_groups.start + index as u16));
         if outbox.len() >= Self::PACK_ENTRIES {
             match alone {
@@ -392,7 +386,7 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
                 false => self.send_outbox(at),
             }
         }
-        count > 0
+        copied > 0
     }
 
     /// Sends what was gathered for the snapshot at this position and the later ones.
@@ -416,6 +410,43 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
             let (state, pack) = (snapshot.state, own.share());
             snapshot.link.send(FrozenPart::Pack { state, pack });
         }
+    }
+}
+
+/// Adds the entries in the wanted ones of at most 64 buckets, but for the fresh one.
+#[inline]
+fn gather<K: StateKey, C: Content, N: StateKey>(
+    entries: &HashTable<(EntryKey<K, N>, C)>,
+    buckets: Range<usize>,
+    mut wanted: u64,
+    fresh: Option<usize>,
+    outbox: &mut Pack<K, C, N>,
+) {
+    let first = buckets.start;
+    if wanted.count_ones() < SPARSE_BUCKETS {
+        while wanted != 0 {
+            let bucket = first + wanted.trailing_zeros() as usize;
+            wanted &= wanted - 1;
+            if let Some(entry) = entries.get_bucket(bucket)
+                && Some(bucket) != fresh
+            {
+                outbox.push(entry.clone());
+            }
+        }
+        return;
+    }
+    // Which buckets are full is unpredictable, so they are listed first, without branches.
+    let (mut full, mut count) = ([0u8; PAGE_BUCKETS_MAX], 0);
+    for bucket in buckets {
+        full[count] = (bucket - first) as u8;
+        let copy = entries.get_bucket(bucket).is_some()
+            & (Some(bucket) != fresh)
+            & (wanted >> (bucket - first) & 1 == 1);
+        count += usize::from(copy);
+    }
+    for at in &full[..count] {
+        let entry = entries.get_bucket(first + usize::from(*at));
+        outbox.push(entry.expect("the bucket was just seen full").clone());
     }
 }
 
