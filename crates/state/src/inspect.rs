@@ -15,8 +15,7 @@ use tidegate_types::{HASH_ID, KeyGroup, KeyGroupRange, hash_bytes};
 
 use crate::error::LoadError;
 use crate::format::{
-    ChunkIndex, ChunkRole, Entries, FileError, FileIndex, KeyedFileReader, StateMeta,
-    take_delimited,
+    ChunkIndex, ChunkRole, Entries, FileError, FileIndex, KeyedFileReader, StateMeta, Tombstones,
 };
 use crate::schema::{
     DecodeError, Dynamic, Schema, decode_key, decode_key_elements, decode_value, first_key_extent,
@@ -217,20 +216,14 @@ impl Chunk<'_> {
 
     fn tombstones(
         &self,
-        mut payload: &[u8],
+        payload: &[u8],
         visit: &mut impl FnMut(InspectedEntry),
     ) -> Result<(), InspectError> {
-        for entry in 0..self.index.entries {
-            let key = take_delimited(&mut payload);
-            let key = key.ok_or_else(|| self.malformed(LoadError::Length { entry }))?;
-            visit(self.keyed(entry, key, None)?);
+        for read in Tombstones::new(payload, self.index.entries) {
+            let (at, key) = read.map_err(|cause| self.malformed(cause))?;
+            visit(self.keyed(at, key, None)?);
         }
-        match payload {
-            [] => Ok(()),
-            _ => Err(self.malformed(LoadError::Length {
-                entry: self.index.entries,
-            })),
-        }
+        Ok(())
     }
 
     /// An entry with what its key says.

@@ -10,7 +10,8 @@ use tidegate_derive::StateKey;
 use tidegate_state::inspect::{InspectError, InspectedEntry, KeyedFileInspector};
 use tidegate_state::schema::Dynamic;
 use tidegate_state::{At, BorrowedKey, HeapKeyedBackend, KeyError, StateKey, ValueStateDescriptor};
-use tidegate_types::{KeyGroupRange, MaxParallelism};
+use tidegate_state::{ListStateDescriptor, MapStateDescriptor, TrackedSnapshot};
+use tidegate_types::{CheckpointId, KeyGroupRange, MaxParallelism};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Account {
@@ -102,6 +103,70 @@ fn states_of_several_types_are_shown() {
         r#"1: "ann" in {"Session":{"from":-1,"to":2}} = 1.0"#,
     ];
     assert_eq!(lines(&file), expected.map(str::to_owned).into());
+}
+
+#[test]
+fn lists_and_maps_are_shown() {
+    let mut live = backend::<String>();
+    let lists = ListStateDescriptor::<(u8, bool)>::new("lists");
+    let lists = live.bind(&lists).unwrap();
+    let maps = MapStateDescriptor::<String, Option<i32>>::new("maps");
+    let maps = live.bind_within::<u8, _>(&maps).unwrap();
+    lists
+        .add_all(&At::key("a"), [(1, true), (2, false)])
+        .unwrap();
+    let within = At::key("a").within(&9);
+    maps.put(&within, String::new(), None).unwrap();
+    maps.put(&within, "x\0".to_owned(), Some(-1)).unwrap();
+    let shown = entries(&file(&mut live), None).unwrap().into_iter();
+    let shown: BTreeSet<String> = shown
+        .map(|it| {
+            let [namespace, map_key, value] =
+                [it.namespace, it.map_key, it.value].map(|it| it.map(|it| it.to_string()));
+            format!(
+                "{} {} {namespace:?} {map_key:?} {value:?}",
+                it.state, it.key
+            )
+        })
+        .collect();
+    let expected = [
+        r#"0 "a" None None Some("[[1,true],[2,false]]")"#,
+        r#"1 "a" Some("9") Some("\"\"") Some("null")"#,
+        r#"1 "a" Some("9") Some("\"x\\u0000\"") Some("-1")"#,
+    ];
+    assert_eq!(shown, expected.map(str::to_owned).into());
+}
+
+#[test]
+fn pieces_of_changes_show_what_is_gone() {
+    let mut live = backend::<String>();
+    let state = ValueStateDescriptor::<u64>::new("state");
+    let state = live.bind_within::<u8, _>(&state).unwrap();
+    let mut piece = |checkpoint: u64, base: Option<u64>| {
+        let frozen = live.freeze_tracked(&TrackedSnapshot {
+            checkpoint: CheckpointId(checkpoint),
+            base: base.map(CheckpointId),
+            whole: false,
+        });
+        live.finish_snapshots();
+        let mut file = Vec::new();
+        frozen.write_to(&mut file).unwrap();
+        file
+    };
+    for key in 0..2000 {
+        let key = key.to_string();
+        state.set(&At::key(key.as_str()).within(&1), 5).unwrap();
+    }
+    piece(1, None);
+    state.clear(&At::key("7").within(&1)).unwrap();
+    let shown = entries(&piece(2, Some(1)), None).unwrap();
+    let gone: Vec<_> = shown.iter().filter(|it| it.value.is_none()).collect();
+    let gone: Vec<_> = gone
+        .iter()
+        .map(|it| (it.key.to_string(), it.namespace.clone()))
+        .collect();
+    let expected = ("\"7\"".to_owned(), Some(Dynamic::Unsigned(1)));
+    assert_eq!(gone, [expected]);
 }
 
 // Empty is not absent: an empty key, an empty value and a missing one are three things.

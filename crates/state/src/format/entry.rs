@@ -32,8 +32,7 @@ fn take_varint(input: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a key or value and the length before it off the front of `input`.
-pub(crate) fn take_delimited<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+fn take_delimited<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take_varint(input)?).ok()?;
     let (bytes, rest) = input.split_at_checked(length)?;
     *input = rest;

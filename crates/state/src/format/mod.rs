@@ -79,7 +79,7 @@ mod write;
 use std::io;
 
 pub(crate) use entry::{
-    Entries, Tombstones, decode_value, encode_entry, encode_tombstone, encode_value, take_delimited,
+    Entries, Tombstones, decode_value, encode_entry, encode_tombstone, encode_value,
 };
 pub use footer::{ChunkIndex, FileIndex, StateMeta};
 pub use piece::{ChunkRole, PieceKind, ReplacedTables};
