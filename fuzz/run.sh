@@ -8,7 +8,7 @@ seconds="${1:-60}"
 shift || true
 targets=("$@")
 if [ "${#targets[@]}" -eq 0 ]; then
-    targets=(keyed_file key value schema by_schema metadata record config)
+    targets=(keyed_file keyed_changes key value schema by_schema metadata record config)
 fi
 
 host="$(rustc +nightly -vV | sed -n 's/^host: //p')"
@@ -25,6 +25,7 @@ seed() {
     cp "${@:2}" "corpus/$1"
 }
 seed keyed_file ../crates/state/tests/golden/*.bin
+seed keyed_changes ../crates/state/tests/golden/changes-v1.bin
 seed metadata ../crates/storage/tests/golden/metadata-*.bin
 seed record ../crates/storage/tests/golden/*.txt
 

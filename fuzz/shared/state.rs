@@ -13,10 +13,10 @@ use tidegate_state::format::KeyedFileReader;
 use tidegate_state::inspect::KeyedFileInspector;
 use tidegate_state::schema::{Schema, decode_key, decode_key_elements, decode_value};
 use tidegate_state::{
-    HeapKeyedBackend, ListStateDescriptor, MapStateDescriptor, StateError, StateKey,
-    ValueStateDescriptor,
+    At, HeapKeyedBackend, ListStateDescriptor, MapStateDescriptor, StateError, StateKey,
+    TrackedSnapshot, ValueStateDescriptor,
 };
-use tidegate_types::MaxParallelism;
+use tidegate_types::{CheckpointId, KeyGroup, MaxParallelism};
 
 /// A value with a bit of everything.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,92 @@ pub(crate) fn keyed_file(bytes: &[u8]) -> [bool; 4] {
         .restore_file("damaged", &mut Cursor::new(bytes))
         .and_then(|()| bind(&mut after));
     [verified.is_ok(), shown, before.is_ok(), after.is_ok()]
+}
+
+/// A full piece, and a piece of changes to it that has everything such a piece can have: entries,
+/// tombstones, a map that has changed, and a table that is replaced. No table has more than one
+/// key, so that the bytes don't depend on a table's order.
+pub(crate) fn pieces() -> [Vec<u8>; 2] {
+    let mut live = backend();
+    let values = ValueStateDescriptor::<Sample>::new("samples");
+    let values = live.bind(&values).expect("nothing is bound yet");
+    let texts = ListStateDescriptor::<String>::new("texts");
+    let texts = live.bind_within::<(u8, String), _>(&texts);
+    let texts = texts.expect("nothing of this name is bound yet");
+    let counts = MapStateDescriptor::<String, u64>::new("counts");
+    let counts = live
+        .bind(&counts)
+        .expect("nothing of this name is bound yet");
+    let keys: Vec<String> = (0..4).map(|group| key_of(KeyGroup(group))).collect();
+    let at = |group: usize| At::key(keys[group].as_str());
+    let window = (1u8, "w".to_owned());
+    (|| {
+        for group in 0..3 {
+            values.set(&at(group), Sample::Nothing)?;
+            counts.put_all(&at(group), [("a".to_owned(), 1), ("b".to_owned(), 2)])?;
+            texts.add(&at(group).within(&window), "text".to_owned())?;
+        }
+        let full = piece(&mut live, 1)?;
+        values.clear(&at(0))?;
+        values.set(&at(1), Sample::Many(Vec::new()))?;
+        values.set(&at(3), Sample::Nothing)?;
+        counts.remove(&at(0), "a")?;
+        counts.clear(&at(2))?;
+        texts.add(&at(2).within(&window), "more".to_owned())?;
+        Ok::<_, StateError>([full, piece(&mut live, 2)?])
+    })()
+    .expect("state in memory doesn't fail")
+}
+
+/// The first number as text that belongs to a key group.
+fn key_of(group: KeyGroup) -> String {
+    let max = MaxParallelism::new(4).expect("4 key groups are possible");
+    let mut texts = (0u32..).map(|number| number.to_string());
+    let found = texts.find(|text| max.key_group(text.key_hash()) == group);
+    found.expect("numbers don't end")
+}
+
+/// The piece of a checkpoint that rests on the one before.
+fn piece(live: &mut HeapKeyedBackend<String>, checkpoint: u64) -> Result<Vec<u8>, StateError> {
+    let base = (checkpoint > 1).then(|| CheckpointId(checkpoint - 1));
+    let frozen = live.freeze_tracked(&TrackedSnapshot {
+        checkpoint: CheckpointId(checkpoint),
+        base,
+        whole: false,
+    });
+    live.finish_snapshots();
+    let mut piece = Vec::new();
+    frozen.write_to(&mut piece)?;
+    Ok(piece)
+}
+
+/// Reads a piece of changes in every way there is, on top of `full`. Whether each of them accepts
+/// it: bound before, bound after, kept as bytes and written again.
+pub(crate) fn changes(full: &[u8], bytes: &[u8]) -> [bool; 3] {
+    let restore = |backend: &mut HeapKeyedBackend<String>| {
+        let mut chain = backend.restore_chain();
+        chain.add_piece("full", &mut Cursor::new(full))?;
+        chain.add_piece("damaged", &mut Cursor::new(bytes))
+    };
+    let mut before = backend();
+    let before = bind(&mut before).and_then(|()| restore(&mut before));
+    let mut after = backend();
+    let kept = restore(&mut after);
+    let saved = kept.is_ok().then(|| {
+        let frozen = after.freeze();
+        let mut file = Vec::new();
+        frozen
+            .write_to(&mut file)
+            .expect("what is kept can be written");
+        file
+    });
+    let after = kept.and_then(|()| bind(&mut after));
+    let saved = saved.is_some_and(|file| {
+        let mut again = backend();
+        let restored = again.restore_file("saved", &mut Cursor::new(file));
+        restored.and_then(|()| bind(&mut again)).is_ok()
+    });
+    [before.is_ok(), after.is_ok(), saved]
 }
 
 /// Reads a schema's text. What is accepted is exactly what would be written.

@@ -13,11 +13,13 @@ mod reseal;
 mod state;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Cursor;
 use std::path::Path;
+use std::{env, fs};
 
 use mutate::Mutator;
 use state::Sample;
+use tidegate_state::format::{ChunkRole, KeyedFileReader};
 use tidegate_state::schema::Schema;
 use tidegate_state::{At, ListStateDescriptor, MapStateDescriptor, StateKey, ValueStateDescriptor};
 
@@ -213,5 +215,57 @@ fn damaged_schemas_are_refused_or_canonical() {
                 state::by_schema(text, &damaged);
             }
         }
+    });
+}
+
+/// The piece of changes that version 1 has written must stay readable, and be written, for ever.
+#[test]
+fn golden_changes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/changes-v1.bin");
+    let [full, changes] = state::pieces();
+    if env::var_os("UPDATE").is_some() {
+        fs::write(&path, &changes).unwrap();
+    }
+    let golden = fs::read(&path).unwrap();
+    assert_eq!(golden, changes);
+    assert_eq!(state::changes(&full, &golden), [true; 3]);
+    let mut input = Cursor::new(&golden);
+    let reader = KeyedFileReader::open(&mut input).unwrap();
+    let index = reader.index();
+    let has = |role| index.chunks.iter().any(|chunk| chunk.role == role);
+    assert!(has(ChunkRole::Tombstones) && has(ChunkRole::Entries));
+    assert_eq!(index.replaced.len(), 1, "{:?}", index.replaced);
+}
+
+// BC-48
+#[test]
+fn damaged_changes_are_refused() {
+    let [full, changes] = state::pieces();
+    in_little_memory(|| {
+        let mut mutator = Mutator::new(7);
+        for round in 0..ROUNDS {
+            let damaged = mutator.damaged(&changes, &full);
+            if damaged != changes {
+                assert_eq!(state::changes(&full, &damaged), [false; 3], "round {round}");
+            }
+        }
+    });
+}
+
+// BC-48
+#[test]
+fn forged_changes_are_refused_or_read() {
+    let [full, changes] = state::pieces();
+    in_little_memory(|| {
+        let mut mutator = Mutator::new(8);
+        let mut refused = 0;
+        for round in 0..ROUNDS {
+            let mut forged = mutator.damaged(&changes, &full);
+            reseal::keyed_file(&mut forged);
+            let [before, after, _] = state::changes(&full, &forged);
+            assert_eq!(before, after, "bound before and after, round {round}");
+            refused += usize::from(!before);
+        }
+        assert!(refused > ROUNDS / 4, "{refused} refused");
     });
 }
