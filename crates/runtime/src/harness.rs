@@ -296,10 +296,9 @@ mod tests {
     use super::*;
     use crate::stateless::FlatMap;
 
-    #[test]
-    fn what_goes_to_side_outputs_is_kept() {
+    fn setup() -> HarnessSetup {
         let max_parallelism = MaxParallelism::derive(1);
-        let setup = HarnessSetup {
+        HarnessSetup {
             uid: "sort".to_owned(),
             index: 0,
             parallelism: 1,
@@ -312,8 +311,29 @@ mod tests {
                 finished: false,
             },
             processing_time: UnixMillis(0),
-        };
-        let mut harness = OperatorHarness::<u64, u64>::open(setup, |context| {
+        }
+    }
+
+    // O1
+    #[test]
+    fn an_operator_without_state_has_nothing_in_a_checkpoint() {
+        let mut harness = OperatorHarness::<u64, u64>::open(setup(), |_| {
+            let double = |number: u64, out: &mut Collector<u64>| {
+                out.emit(2 * number);
+                Ok(())
+            };
+            Ok(Box::new(FlatMap::new(double)))
+        })
+        .unwrap();
+        harness.process(4).unwrap();
+        let (_, state) = harness.snapshot().unwrap();
+        assert_eq!(state, SubtaskState::default());
+        assert_eq!(harness.take_output(), [8]);
+    }
+
+    #[test]
+    fn what_goes_to_side_outputs_is_kept() {
+        let mut harness = OperatorHarness::<u64, u64>::open(setup(), |context| {
             let odd = context.side_output::<String>("odd")?;
             let sort = move |number: u64, out: &mut Collector<u64>| {
                 match number % 2 {
