@@ -105,8 +105,9 @@ fn filled(parallelism: u32) -> OperatorSnapshot {
     OperatorSnapshot::of_subtasks(parts)
 }
 
-// IT-10, RS-11, RS-12, RS-13, RS-15, L1, L15, O2: keyed state follows its key; each element of the split list
-// goes to one subtask, all of the union list to each, and of the broadcast map one copy to each.
+// IT-10, RS-11, RS-12, RS-13, RS-15, L1, L15, O2: keyed state follows its key; each element of the
+// split list goes to one subtask, all of the union list to each, and of the broadcast map one copy
+// to each.
 #[test]
 fn every_kind_of_state_is_redistributed_in_its_own_way() {
     for (before, after) in [(4, 1), (1, 4), (4, 2), (2, 4), (2, 2)] {
