@@ -57,6 +57,10 @@ pub trait KeyedFunction: 'static {
 /// Name of the timers among an operator's states.
 const TIMERS: &str = "timers";
 
+/// Timers that fire before the worker looks at whatever else there is to do, such as being told to
+/// stop: a watermark may make millions due at once.
+const TIMERS_PER_STEP: usize = 512;
+
 /// How far a time has come: which timers are due.
 #[derive(Clone, Copy)]
 enum Due {
@@ -168,9 +172,13 @@ impl<F: KeyedFunction> Keyed<F> {
         Ok(Keyed { function, core })
     }
 
-    /// Fires what is due until the output is full. Returns whether all of it has fired.
+    /// Fires what is due, as far as the output has room and for a limited time. Returns whether all
+    /// of it has fired.
     fn fire(&mut self, due: Due, out: &mut Collector<F::Out>) -> Result<bool, BoxError> {
-        while !out.is_full() {
+        for _ in 0..TIMERS_PER_STEP {
+            if out.is_full() {
+                break;
+            }
             let Some(timer) = self.core.next_due(due)? else {
                 return Ok(true);
             };

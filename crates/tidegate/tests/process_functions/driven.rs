@@ -96,6 +96,26 @@ fn event_time_timers_fire_in_order_once_when_the_watermark_has_come() {
     assert_eq!(harness.take_output(), [(1, 30, false, 2)]);
 }
 
+// More than fire in one step.
+#[test]
+fn thousands_of_timers_that_are_due_at_once_all_fire_in_order() {
+    let mut harness = reminder().open().unwrap();
+    let times = || (0..3_000_i64).map(|index| index * 7919 % 3_000);
+    for (key, time) in (0..).zip(times()) {
+        tell(
+            &mut harness,
+            &[(key % 10, Order::At(time)), (key % 10, Order::AtOnClock(5))],
+        );
+    }
+    harness.watermark(EventTime(2_999)).unwrap();
+    let fired = harness.take_output();
+    assert!(fired.iter().map(|(_, time, ..)| *time).eq(0..3_000));
+    harness
+        .advance_processing_time(Duration::from_millis(6))
+        .unwrap();
+    assert_eq!(harness.take_output().len(), 10, "one per key and time");
+}
+
 // BC-40: not one millisecond early. What happens in the timer's millisecond is before it.
 #[test]
 fn processing_time_timers_fire_when_their_millisecond_is_over() {
