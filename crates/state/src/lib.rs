@@ -4,7 +4,9 @@
 //! A subtask binds [descriptors](ValueStateDescriptor) to a [`HeapKeyedBackend`], which owns the
 //! state of a range of key groups. [`HeapKeyedBackend::freeze`] cuts a snapshot at an instant; the
 //! [`FrozenKeyedState`] it returns is written to a file by another thread, while the stream goes
-//! on. [`HeapKeyedBackend::restore_file`] reads the same file back, at any parallelism.
+//! on. [`HeapKeyedBackend::restore_file`] reads the same file back, at any parallelism. A snapshot
+//! may consist of what has changed since an earlier one ([`HeapKeyedBackend::freeze_tracked`]); a
+//! [chain](HeapKeyedBackend::restore_chain) of such pieces is read back in order.
 //!
 //! Nothing here is async, starts a thread, reads a clock or knows where files are kept.
 

@@ -6,9 +6,14 @@
 //! write to a page that a snapshot still lacks, the worker copies it out; the others it copies in
 //! small steps between batches. So [`freeze`](HeapKeyedBackend::freeze) itself copies nothing.
 //!
+//! Once a snapshot may [rest on an earlier one](HeapKeyedBackend::freeze_tracked), one bit per
+//! bucket says what was written since; such a snapshot passes over pages without any, and of the
+//! others copies what the bits say.
+//!
 //! Invariants: a page is copied out at most once per snapshot, and before anything in it changes;
-//! a snapshot consists of the entries at the instant of its freeze, each exactly once; states and
-//! key groups outside the backend's range hold nothing.
+//! a snapshot consists of the entries at the instant of its freeze, each exactly once; one of
+//! changes holds at least what has changed, and what is gone; states and key groups outside the
+//! backend's range hold nothing.
 
 mod access;
 mod aggregating;
