@@ -5,8 +5,8 @@
 //! that lack it at once. Behind the writes a cursor sweeps over all pages, round after round;
 //! a snapshot is complete once the cursor has passed every shard since it began.
 //!
-//! Pages are small (1 KiB), since right after a freeze almost every write has to copy one. Copies
-//! are gathered in an outbox and sent on in larger packs.
+//! Pages are small (1 KiB, less where entries own memory), since right after a freeze almost every
+//! write has to copy one. Copies are gathered in an outbox and sent on in larger packs.
 //!
 //! A snapshot of changes gets of a page what changed in it ([`changes`](super::changes)), unless it
 //! gets the whole table. Snapshots that want different entries of the same page don't share.
@@ -28,6 +28,9 @@ use crate::key::StateKey;
 
 /// Bytes of the buckets of one page.
 const PAGE_BYTES: usize = 1 << 10;
+
+/// Buckets of a page, however large an entry is.
+const PAGE_BUCKETS_MIN: usize = 8;
 
 /// Buckets of a page, however small an entry is.
 const PAGE_BUCKETS_MAX: usize = 64;
@@ -98,12 +101,23 @@ pub(super) struct Cursor {
 }
 
 impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
-    /// Buckets per page; at least 8, however large an entry is.
+    /// Buckets per page. At least a few, however large an entry is, and no more where entries own
+    /// memory: how much that is can't be seen, and all of it is copied.
     pub(super) const PAGE_BUCKETS: usize = clamp(
         PAGE_BYTES / max(size_of::<(EntryKey<K, N>, C)>(), 1),
-        8,
-        PAGE_BUCKETS_MAX,
+        PAGE_BUCKETS_MIN,
+        match std::mem::needs_drop::<(EntryKey<K, N>, C)>() {
+            true => PAGE_BUCKETS_MIN,
+            false => PAGE_BUCKETS_MAX,
+        },
     );
+
+    /// Pages that a write copies at once. What it costs to fetch a page from memory is mostly the
+    /// first access, so neighbours come cheaply, unless their entries own memory elsewhere.
+    const PAGES_AT_ONCE: usize = match std::mem::needs_drop::<(EntryKey<K, N>, C)>() {
+        true => 1,
+        false => 4,
+    };
 
     /// Entries per pack. Those that own heap memory may be large, so there are fewer.
     const PACK_ENTRIES: usize = {
@@ -287,7 +301,19 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     pub(super) fn ensure_copied(&mut self, shard: usize, bucket: usize, fresh: Option<usize>) {
         let page = bucket / Self::PAGE_BUCKETS;
         if self.shards[shard].copied[page] < self.sequence {
-            self.copy_page(shard, page, fresh);
+            self.copy_around(shard, page, fresh);
+        }
+    }
+
+    /// Copies a page out, and those beside it that have not been copied either.
+    #[inline(never)]
+    fn copy_around(&mut self, shard: usize, page: usize, fresh: Option<usize>) {
+        let first = page - page % Self::PAGES_AT_ONCE;
+        let last = (first + Self::PAGES_AT_ONCE).min(self.shards[shard].copied.len());
+        for page in first..last {
+            if self.shards[shard].copied[page] < self.sequence {
+                self.copy_page(shard, page, fresh);
+            }
         }
     }
 
