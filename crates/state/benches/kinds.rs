@@ -113,7 +113,7 @@ fn bare(keys: u64) {
 fn value(keys: u64) -> Result<(), StateError> {
     let state = backend().bind(&ValueStateDescriptor::<u64>::new("state"))?;
     fill(keys, |at| state.set(&at, 1));
-    let get = measure(keys, |at, _| state.get(&at).map(|value| consume(value)));
+    let get = measure(keys, |at, _| state.get(&at).map(consume));
     let update = measure(keys, |at, _| state.update_or(&at, 0, |value| *value += 1));
     print("value of u64", get, update);
     let set = measure(keys, |at, n| state.set(&at, n as u64));
@@ -124,9 +124,7 @@ fn value(keys: u64) -> Result<(), StateError> {
 fn namespaced(keys: u64) -> Result<(), StateError> {
     let state = backend().bind_within::<u32, _>(&ValueStateDescriptor::<u64>::new("state"))?;
     fill(keys, |at| state.set(&at.within(&7), 1));
-    let get = measure(keys, |at, _| {
-        state.get(&at.within(&7)).map(|value| consume(value))
-    });
+    let get = measure(keys, |at, _| state.get(&at.within(&7)).map(consume));
     let update = measure(keys, |at, _| {
         state.update_or(&at.within(&7), 0, |value| *value += 1)
     });
@@ -138,7 +136,7 @@ fn reducing(keys: u64) -> Result<(), StateError> {
     let sum = |sum: &mut u64, n: u64| *sum += n;
     let state = backend().bind(&ReducingStateDescriptor::with_reduce("state", sum))?;
     fill(keys, |at| state.add(&at, 1));
-    let get = measure(keys, |at, _| state.get(&at).map(|value| consume(value)));
+    let get = measure(keys, |at, _| state.get(&at).map(consume));
     let update = measure(keys, |at, n| state.add(&at, n as u64));
     print("reducing of u64", get, update);
     Ok(())
@@ -152,7 +150,7 @@ fn aggregating(keys: u64) -> Result<(), StateError> {
     let fold = AggregatingStateDescriptor::folding("state", (0, 0), fold);
     let state = backend().bind(&fold)?;
     fill(keys, |at| state.add(&at, 1));
-    let get = measure(keys, |at, _| state.get(&at).map(|value| consume(value)));
+    let get = measure(keys, |at, _| state.get(&at).map(consume));
     let update = measure(keys, |at, n| state.add(&at, n as u64));
     print("aggregating of u64 in (u64, u64)", get, update);
     Ok(())
@@ -178,7 +176,7 @@ fn map(keys: u64, map_keys: u32) -> Result<(), StateError> {
     }
     let get = measure(keys, |at, n| {
         let map_key = n as u32 % map_keys;
-        state.get(&at, &map_key).map(|value| consume(value))
+        state.get(&at, &map_key).map(consume)
     });
     let update = measure(keys, |at, n| {
         state.update_or(&at, n as u32 % map_keys, 0, |value| *value += 1)

@@ -53,73 +53,86 @@ impl<V: StateValue, U: Fn(&ValueState<u64, V>, &Batch)> Load<V, U> {
         spent.as_nanos() as f64 / (batches * BATCH) as f64
     }
 
-    /// One snapshot under load. Returns nanoseconds per update over the time that it took until it
-    /// was durable, all pauses included.
-    fn snapshot(&mut self, file: &Path, pauses: &mut [Pauses; 3]) -> f64 {
+    /// One snapshot under load, with `rest` nanoseconds per update otherwise. Returns what it cost
+    /// the worker: time beyond that of the updates.
+    fn snapshot(&mut self, file: &Path, rest: f64, pauses: &mut [Pauses; 3]) -> Cost {
         let [freeze, steps, updates] = pauses;
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), cpu_time());
+        let mut filling = Duration::ZERO;
         let frozen = freeze.time(|| self.backend.freeze());
         let writer = write(frozen, file.to_owned());
-        let (mut spent, mut batches) = (Duration::ZERO, 0);
-        let before = cpu_time();
-        let mut worked = Duration::ZERO;
-        let mut copied = None;
+        let (mut batches, mut copied) = (0, false);
         while !writer.is_finished() {
-            let batch = self.batch();
-            spent += batch;
+            let fill = cpu_time();
+            self.keys.fill(&mut self.batch);
+            filling += cpu_time() - fill;
+            let update = cpu_time();
+            (self.update)(&self.state, &self.batch);
             batches += 1;
-            if copied.is_some() {
-                continue;
-            }
-            updates.add(batch);
-            let start = cpu_time();
-            let progress = steps.time(|| self.backend.advance_snapshots(PAGES_PER_STEP));
-            worked += cpu_time() - start;
-            if progress.is_done() {
-                copied = Some((cpu_time() - before, batches));
+            if !copied {
+                updates.add(cpu_time() - update);
+                let step = || self.backend.advance_snapshots(PAGES_PER_STEP);
+                copied = steps.time(step).is_done();
             }
         }
-        let written = writer
-            .join()
-            .expect("the writer runs")
-            .expect("it is written");
+        let spent = cpu_time() - before - filling;
         let elapsed = start.elapsed();
-        let megabytes = written.bytes as f64 / 1e6;
-        let nanos = (spent + worked).as_nanos() as f64 / (batches * BATCH) as f64;
+        let written = writer.join().expect("the writer runs");
+        let (written, writer) = written.expect("it is written");
+        let plain = Duration::from_nanos((rest * (batches * BATCH) as f64) as u64);
+        let cost = spent.saturating_sub(plain);
         println!(
-            "    {megabytes:.0} MB in {elapsed:.2?} ({:.0} MB/s), copied after {:.2?} of work and {} batches, \
-             {batches} batches in all, {nanos:.1} ns/update",
-            megabytes / elapsed.as_secs_f64(),
-            copied.map_or(Duration::ZERO, |(time, _)| time),
-            copied.map_or(0, |(_, batches)| batches),
+            "    {} MB, durable after {elapsed:.2?}; cost the worker {cost:.1?}, the writer \
+             {writer:.2?}; {batches} batches",
+            written.bytes / 1_000_000,
         );
-        nanos
+        Cost {
+            cost,
+            elapsed,
+            writer,
+        }
     }
 
     fn report(&mut self, file: &Path) {
         let mut pauses: [Pauses; 3] = Default::default();
-        let (mut rest, mut busy) = (0.0, 0.0);
+        let mut total = Cost::default();
         for _ in 0..ROUNDS {
-            let before = self.at_rest();
-            busy += self.snapshot(file, &mut pauses);
-            rest += (before + self.at_rest()) / 2.0;
+            let rest = self.at_rest();
+            println!("    at rest {rest:.1} ns/update");
+            let cost = self.snapshot(file, rest, &mut pauses);
+            total.cost += cost.cost;
+            total.elapsed += cost.elapsed;
+            total.writer += cost.writer;
         }
         let whats = ["freeze", "advance", "batch while pages are copied"];
         for (what, pauses) in whats.into_iter().zip(&mut pauses) {
             println!("  {what}: {}", pauses.summary());
         }
-        let (rest, busy) = (rest / ROUNDS as f64, busy / ROUNDS as f64);
+        let left = |of: Duration| 100.0 * (1.0 - total.cost.as_secs_f64() / of.as_secs_f64());
         println!(
-            "  updates: {rest:.1} ns at rest, {busy:.1} ns until the snapshot is durable: {:.0} %",
-            100.0 * rest / busy
+            "  speed of updates on a core of their own: {:.0} % until durable; {:.0} % while the \
+             writer computes, as if the disk took no time",
+            left(total.elapsed),
+            left(total.writer)
         );
     }
+}
+
+/// What snapshots took.
+#[derive(Default)]
+struct Cost {
+    /// Of the worker's time, beyond the updates.
+    cost: Duration,
+    /// From the freeze until the file was synced.
+    elapsed: Duration,
+    /// Of the writer's time.
+    writer: Duration,
 }
 
 fn write(
     frozen: FrozenKeyedState,
     path: PathBuf,
-) -> JoinHandle<Result<KeyedFileSummary, StateError>> {
+) -> JoinHandle<Result<(KeyedFileSummary, Duration), StateError>> {
     thread::spawn(move || {
         let write = |cause| StateError::Write { cause };
         let mut out = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(write)?);
@@ -128,7 +141,7 @@ fn write(
             .into_inner()
             .map_err(|error| write(error.into_error()))?;
         file.sync_all().map_err(write)?;
-        Ok(summary)
+        Ok((summary, cpu_time()))
     })
 }
 

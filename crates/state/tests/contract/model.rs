@@ -82,6 +82,8 @@ enum Step {
     Freeze,
     Advance(usize),
     Cancel(usize),
+    /// Completes a snapshot in flight; later ones may rest on it.
+    Complete(usize),
     /// Restores a snapshot in flight, or a new one, at a parallelism.
     Restore(usize, u32),
 }
@@ -101,6 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Freeze),
         4 => (0usize..12).prop_map(Step::Advance),
         1 => any::<usize>().prop_map(Step::Cancel),
+        2 => any::<usize>().prop_map(Step::Complete),
         2 => (any::<usize>(), 1..=MAX_PARALLELISM)
             .prop_map(|(which, parallelism)| Step::Restore(which, parallelism)),
     ]
@@ -344,7 +347,11 @@ impl Run {
                     subtask.backend.cancel(pending);
                 }
             }
-            Step::Cancel(_) => {}
+            Step::Complete(which) if !self.in_flight.is_empty() => {
+                let (pending, model) = self.in_flight.remove(which % self.in_flight.len());
+                check(&start(3, &self.complete(pending)), &model);
+            }
+            Step::Cancel(_) | Step::Complete(_) => {}
             Step::Restore(which, parallelism) => self.restore(which, parallelism),
         }
     }
@@ -371,13 +378,18 @@ impl Run {
         assert!(left.into_iter().all(|time| *time > limit));
     }
 
+    /// Writes a snapshot of all subtasks.
+    fn complete(&mut self, pending: Vec<Pending>) -> Vec<Pieces> {
+        let subtasks = self.subtasks.iter_mut().zip(pending);
+        let saved = subtasks.map(|(subtask, pending)| subtask.backend.complete(pending));
+        saved.collect()
+    }
+
     /// Ends the attempt, and starts the next one from a snapshot.
     fn restore(&mut self, which: usize, parallelism: u32) {
         self.step(&Step::Freeze);
         let (pending, model) = self.in_flight.swap_remove(which % self.in_flight.len());
-        let subtasks = self.subtasks.iter_mut().zip(pending);
-        let saved = subtasks.map(|(subtask, pending)| subtask.backend.complete(pending));
-        let saved: Vec<Pieces> = saved.collect();
+        let saved = self.complete(pending);
         self.in_flight.clear();
         check(&start(parallelism, &saved), &model);
         self.subtasks = start(parallelism, &saved);
@@ -388,17 +400,14 @@ impl Run {
     fn finish(mut self) {
         self.step(&Step::Freeze);
         for (pending, model) in std::mem::take(&mut self.in_flight) {
-            let subtasks = self.subtasks.iter_mut().zip(pending);
-            let saved = subtasks.map(|(subtask, pending)| subtask.backend.complete(pending));
-            let saved: Vec<Pieces> = saved.collect();
-            check(&start(2, &saved), &model);
+            check(&start(2, &self.complete(pending)), &model);
         }
         check(&self.subtasks, &self.model);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     // KS-01, KS-10, KS-13, KS-14, KS-15, KS-19, KS-20, BC-39: nothing is lost, nothing doubled.
     #[test]
