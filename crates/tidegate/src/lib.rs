@@ -60,7 +60,7 @@ pub use tidegate_server::{
 };
 pub use tidegate_types::{
     AlignmentMode, AttemptNumber, CheckpointId, EventTime, MaxParallelism, OperatorUid,
-    RestoreMode, SnapshotFormat, SnapshotLocation,
+    RestoreMode, SnapshotFormat, SnapshotLocation, UnixMillis,
 };
 
 /// Functions of your own with state, timers and a second input.
@@ -121,5 +121,7 @@ pub mod prelude {
         ReducingState, StateKey as _, ValueState, ValueStateDescriptor,
     };
 
-    pub use crate::{Args, Environment, EventTime, KeyedStream, Stream, WatermarkStrategy};
+    pub use crate::{
+        Args, Environment, EventTime, KeyedStream, Stream, UnixMillis, WatermarkStrategy,
+    };
 }

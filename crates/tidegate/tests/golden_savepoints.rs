@@ -16,7 +16,6 @@ use tidegate::connectors::CollectCommitted;
 use tidegate::prelude::*;
 use tidegate::process::KeyedBroadcastProcessFunction;
 use tidegate::{CheckpointLocation, RestoreMode, RestoreOptions, SnapshotLocation, StatePlacement};
-use tidegate_types::UnixMillis;
 use url::Url;
 
 const RECORDS: u64 = 2_000;
@@ -228,6 +227,8 @@ fn make(name: &str, inline_bytes_max: u64) {
     }
 }
 
+// IT-10, IT-13: through a savepoint, at other parallelisms, every kind of state is right, and timers
+// fire once each.
 #[test]
 fn golden_savepoints_are_restored() {
     if let Ok(name) = std::env::var("GOLDEN_SAVEPOINT") {

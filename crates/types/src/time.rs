@@ -39,6 +39,14 @@ impl Millis {
 )]
 pub struct UnixMillis(pub u64);
 
+impl UnixMillis {
+    /// This moment plus `duration`, rounded down to whole milliseconds; at most the end of time.
+    pub fn after(self, duration: Duration) -> UnixMillis {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        UnixMillis(self.0.saturating_add(millis))
+    }
+}
+
 impl fmt::Display for UnixMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}ms", self.0)

@@ -153,6 +153,16 @@ pub trait KeyedBroadcastProcessFunction: 'static {
         Ok(())
     }
 
+    /// All input has ended, and every timer that is due then has fired: emits what is left. Called
+    /// once per job; what it emits, it takes out of its state. See
+    /// [`Logic::finish`](crate::Logic::finish) for when it may be called again.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn finish(&mut self, _out: &mut Collector<Self::Out>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// A checkpoint that holds this function's state has completed.
     ///
     /// # Errors
@@ -213,6 +223,10 @@ where
         self.function.on_timer(timer, ctx, out)
     }
 
+    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+        self.function.finish(out)
+    }
+
     fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
         self.function.notify_checkpoint_complete(checkpoint)
     }
@@ -249,4 +263,22 @@ pub trait BroadcastProcessFunction: 'static {
         ctx: &mut BroadcastContext<'_>,
         out: &mut Collector<Self::Out>,
     ) -> Result<(), BoxError>;
+
+    /// All input has ended, and every timer that is due then has fired: emits what is left. Called
+    /// once per job; what it emits, it takes out of its state. See
+    /// [`Logic::finish`](crate::Logic::finish) for when it may be called again.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn finish(&mut self, _out: &mut Collector<Self::Out>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// A checkpoint that holds this function's state has completed.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn notify_checkpoint_complete(&mut self, _checkpoint: CheckpointId) -> Result<(), BoxError> {
+        Ok(())
+    }
 }

@@ -56,6 +56,16 @@ pub trait KeyedCoProcessFunction: 'static {
         Ok(())
     }
 
+    /// All input has ended, and every timer that is due then has fired: emits what is left. Called
+    /// once per job; what it emits, it takes out of its state. See
+    /// [`Logic::finish`](crate::Logic::finish) for when it may be called again.
+    ///
+    /// # Errors
+    /// As for [`process_left`](Self::process_left).
+    fn finish(&mut self, _out: &mut Collector<Self::Out>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// A checkpoint that holds this function's state has completed.
     ///
     /// # Errors
@@ -120,6 +130,10 @@ where
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
         self.function.on_timer(timer, ctx, out)
+    }
+
+    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+        self.function.finish(out)
     }
 
     fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {

@@ -17,6 +17,8 @@ mod keyed;
 mod open;
 mod operator;
 mod plain;
+#[cfg(test)]
+mod tests;
 
 pub use broadcast::{
     BroadcastContext, BroadcastProcessFunction, BroadcastState, KeyedBroadcastProcessFunction,

@@ -47,6 +47,12 @@ pub trait KeyedFunction: 'static {
         out: &mut Collector<Self::Out>,
     ) -> Result<(), BoxError>;
 
+    /// All input has ended and every timer that is due has fired.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn finish(&mut self, out: &mut Collector<Self::Out>) -> Result<(), BoxError>;
+
     /// A checkpoint with this function's state is durable.
     ///
     /// # Errors
@@ -138,6 +144,9 @@ impl<K: StateKey> KeyedCore<K> {
 pub struct Keyed<F: KeyedFunction> {
     function: F,
     core: KeyedCore<F::Key>,
+    /// It had finished before the checkpoint that it was restored from: whatever timers are left
+    /// were too late, and still are.
+    had_finished: bool,
 }
 
 impl<F: KeyedFunction> Keyed<F> {
@@ -169,7 +178,12 @@ impl<F: KeyedFunction> Keyed<F> {
             watermark: EventTime::MIN,
             clock: context.clock.clone(),
         };
-        Ok(Keyed { function, core })
+        let had_finished = context.restore.finished;
+        Ok(Keyed {
+            function,
+            core,
+            had_finished,
+        })
     }
 
     /// Fires what is due, as far as the output has room and for a limited time. Returns whether all
@@ -209,12 +223,22 @@ impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
         inputs_ended: bool,
         out: &mut Collector<F::Out>,
     ) -> Result<Activity, BoxError> {
+        if self.had_finished {
+            return Ok(if inputs_ended {
+                Activity::Ended
+            } else {
+                Activity::Idle
+            });
+        }
         let now = self.core.clock.wall();
         if !self.fire(Due::Clock(now), out)? {
             return Ok(Activity::Busy);
         }
         if inputs_ended {
-            return Ok(Activity::Ended);
+            // Event-time timers that those have registered: there is no next watermark.
+            let watermark = self.core.watermark;
+            let all = self.fire(Due::Watermark(watermark), out)?;
+            return Ok(if all { Activity::Ended } else { Activity::Busy });
         }
         Ok(match self.core.timers.next_processing_wakeup() {
             None => Activity::Idle,
@@ -231,6 +255,9 @@ impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
         watermark: EventTime,
         out: &mut Collector<F::Out>,
     ) -> Result<WatermarkProgress, BoxError> {
+        if self.had_finished {
+            return Ok(WatermarkProgress::Done);
+        }
         self.core.watermark = watermark;
         let all = self.fire(Due::Watermark(watermark), out)?;
         Ok(if all {
@@ -238,6 +265,10 @@ impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
         } else {
             WatermarkProgress::More
         })
+    }
+
+    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+        self.function.finish(out)
     }
 
     fn snapshot(&mut self, barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {

@@ -50,6 +50,16 @@ pub trait ProcessFunction: 'static {
         out: &mut Collector<Self::Out>,
     ) -> Result<(), BoxError>;
 
+    /// All input has ended, and every timer that is due then has fired: emits what is left. Called
+    /// once per job; what it emits, it takes out of its state. See
+    /// [`Logic::finish`](crate::Logic::finish) for when it may be called again.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn finish(&mut self, _out: &mut Collector<Self::Out>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// A checkpoint that holds this function's state has completed.
     ///
     /// # Errors
@@ -77,6 +87,12 @@ pub trait UnkeyedFunction: 'static {
         out: &mut Collector<Self::Out>,
     ) -> Result<(), BoxError>;
 
+    /// All input has ended.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn finish(&mut self, out: &mut Collector<Self::Out>) -> Result<(), BoxError>;
+
     /// A checkpoint with this function's state is durable.
     ///
     /// # Errors
@@ -99,6 +115,10 @@ impl<F: ProcessFunction> UnkeyedFunction for One<F> {
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
         self.0.process(record, &mut ProcessContext { times }, out)
+    }
+
+    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+        self.0.finish(out)
     }
 
     fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
@@ -129,8 +149,12 @@ impl<F: BroadcastProcessFunction> UnkeyedFunction for OneWithBroadcast<F> {
         }
     }
 
-    fn notify_checkpoint_complete(&mut self, _checkpoint: CheckpointId) -> Result<(), BoxError> {
-        Ok(())
+    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+        self.0.finish(out)
+    }
+
+    fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
+        self.0.notify_checkpoint_complete(checkpoint)
     }
 }
 
@@ -189,6 +213,10 @@ impl<F: UnkeyedFunction> Logic<F::In, F::Out> for Unkeyed<F> {
     ) -> Result<WatermarkProgress, BoxError> {
         self.watermark = watermark;
         Ok(WatermarkProgress::Done)
+    }
+
+    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+        self.function.finish(out)
     }
 
     fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {

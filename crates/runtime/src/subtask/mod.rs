@@ -263,10 +263,24 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         loop {
             // Between batches, so that a snapshot gets on however much there is to do.
             let rest = self.step()?.sooner(self.copy_for_snapshots());
-            if rest != Rest::Work || Ticks::now().since(began) >= ACTIVATION_MAX {
+            if rest != Rest::Work {
                 return Ok(rest);
             }
+            if Ticks::now().since(began) >= ACTIVATION_MAX {
+                self.poll_beside_input()?;
+                return Ok(Rest::Work);
+            }
         }
+    }
+
+    /// An operator that always has something to take from its channels gets to its timers, too.
+    /// Behind the input and not in front of it, so that records which wait are no silence.
+    fn poll_beside_input(&mut self) -> Result<(), BoxError> {
+        let has_other_input = self.inputs.channel_count() > 0 && !self.is_reader;
+        if has_other_input && !self.out.is_full() && !self.event_time.is_working_off() {
+            self.poll_logic()?;
+        }
+        Ok(())
     }
 
     /// One piece of work: an item, a part of a watermark, or a poll of the logic.
@@ -278,6 +292,14 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         }
         if self.event_time.is_working_off() {
             return self.work_off_watermark();
+        }
+        if self.is_working_off_end() {
+            if self.out.is_full() {
+                return Ok(Rest::Nothing);
+            }
+            if self.poll_logic()? == Rest::Work {
+                return Ok(Rest::Work);
+            }
         }
         let markers_only = self.current.is_some() || self.out.is_full() || paused;
         if let Some((channel, payload)) = self.next_item(markers_only) {
@@ -337,19 +359,23 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             Marker::Watermark(watermark) => self.on_watermark(channel, watermark),
             Marker::Idle => self.on_status(channel, WatermarkStatus::Idle),
             Marker::Active => self.on_status(channel, WatermarkStatus::Active),
-            Marker::EndOfData => self.on_end_of_data()?,
+            // Its channel has noted it, and whoever takes records works the end off next.
+            Marker::EndOfData if self.is_reader && !self.out.is_full() => {
+                self.poll_logic()?;
+            }
+            Marker::EndOfData => {}
         }
         Ok(())
     }
 
-    /// Event time has come to its end before this. The end of all input is worked off before the
-    /// next marker, so that the snapshot of the final barrier, which may be right behind, includes
-    /// what `finish()` emits.
-    fn on_end_of_data(&mut self) -> Result<(), BoxError> {
-        if self.inputs.all_ended() {
-            self.poll_logic()?;
-        }
-        Ok(())
+    /// All input has ended, and what is due then has not all been done: timers that fire, `finish()`.
+    /// No marker is taken until it has, however often that takes room to come, so that the snapshot
+    /// of the final barrier, which may be right behind, has what came of it before it. For a reader
+    /// the end of its input is that there are no more splits, and it is hardly ever through.
+    fn is_working_off_end(&self) -> bool {
+        let takes_records = self.inputs.channel_count() > 0 && !self.is_reader;
+        let more_to_do = !self.end_sent && !self.stopped;
+        takes_records && more_to_do && self.current.is_none() && self.inputs.all_ended()
     }
 
     fn process_current(&mut self) -> Result<(), BoxError> {

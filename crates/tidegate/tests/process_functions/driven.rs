@@ -6,7 +6,6 @@ use tidegate::prelude::*;
 use tidegate::testing::{
     OperatorHarness, OperatorSnapshot, OperatorUnderTest, keyed_co_process, keyed_process,
 };
-use tidegate_types::UnixMillis;
 
 /// What the reminder is told.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize, Record)]
@@ -148,7 +147,7 @@ fn restore_all(from: &OperatorSnapshot, parallelism: u32) -> Vec<ReminderHarness
         .collect()
 }
 
-// IT-13, BC-39: timers of both kinds fire exactly once each after a restore, whoever owns their key
+// BC-39: timers of both kinds fire exactly once each after a restore, whoever owns their key
 // then; those that had fired don't, those that are overdue do.
 #[test]
 fn timers_survive_restores_at_any_parallelism_and_fire_once() {

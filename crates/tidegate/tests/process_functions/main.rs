@@ -5,3 +5,4 @@
 mod driven;
 mod in_jobs;
 mod operator_state;
+mod timers_in_jobs;

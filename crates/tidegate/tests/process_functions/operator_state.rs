@@ -105,7 +105,7 @@ fn filled(parallelism: u32) -> OperatorSnapshot {
     OperatorSnapshot::of_subtasks(parts)
 }
 
-// IT-10, RS-11, RS-12, RS-13, RS-15, L1, L15, O2: keyed state follows its key; each element of the
+// RS-11, RS-12, RS-13, RS-15, L1, L15, O2: keyed state follows its key; each element of the
 // split list goes to one subtask, all of the union list to each, and of the broadcast map one copy
 // to each.
 #[test]
