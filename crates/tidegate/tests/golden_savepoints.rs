@@ -227,8 +227,8 @@ fn make(name: &str, inline_bytes_max: u64) {
     }
 }
 
-// IT-10, IT-13: through a savepoint, at other parallelisms, every kind of state is right, and timers
-// fire once each.
+// IT-10, IT-13: through a savepoint, at other parallelisms, every kind of state is right, and
+// timers fire once each.
 #[test]
 fn golden_savepoints_are_restored() {
     if let Ok(name) = std::env::var("GOLDEN_SAVEPOINT") {

@@ -1,3 +1,5 @@
+//! Timers at and behind the end of the input.
+
 use tidegate_state::ValueState;
 use tidegate_types::{CheckpointId, EventTime, MaxParallelism, SubtaskRestore, UnixMillis};
 

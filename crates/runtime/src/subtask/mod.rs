@@ -368,10 +368,10 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         Ok(())
     }
 
-    /// All input has ended, and what is due then has not all been done: timers that fire, `finish()`.
-    /// No marker is taken until it has, however often that takes room to come, so that the snapshot
-    /// of the final barrier, which may be right behind, has what came of it before it. For a reader
-    /// the end of its input is that there are no more splits, and it is hardly ever through.
+    /// All input has ended, and what is due then has not all been done: timers that fire,
+    /// `finish()`. No marker is taken until it has, however long it takes the output to have room,
+    /// so that what comes of it is in front of the final barrier, which may be right behind. For a
+    /// reader the end of its input only means that there are no more splits.
     fn is_working_off_end(&self) -> bool {
         let takes_records = self.inputs.channel_count() > 0 && !self.is_reader;
         let more_to_do = !self.end_sent && !self.stopped;
