@@ -11,7 +11,7 @@ use tidegate_state::{Record, StateKey, StateValue};
 use tidegate_types::{CheckpointId, EventTime, UnixMillis};
 
 use super::context::{KeyedContext, Timer, Times};
-use super::operator::{KeyedCore, KeyedFunction};
+use super::operator::{KeyedCore, KeyedFunction, all_but_records_goes_to_the_function};
 use super::plain::ProcessContext;
 use crate::either::Either;
 use crate::error::BoxError;
@@ -214,22 +214,7 @@ where
         }
     }
 
-    fn on_timer(
-        &mut self,
-        timer: Timer,
-        ctx: &mut KeyedContext<'_, F::Key>,
-        out: &mut Collector<F::Out>,
-    ) -> Result<(), BoxError> {
-        self.function.on_timer(timer, ctx, out)
-    }
-
-    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
-        self.function.finish(out)
-    }
-
-    fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
-        self.function.notify_checkpoint_complete(checkpoint)
-    }
+    all_but_records_goes_to_the_function!();
 }
 
 /// A function over a stream without keys and a broadcast one.

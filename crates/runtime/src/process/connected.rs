@@ -4,7 +4,7 @@ use tidegate_state::{Record, StateKey};
 use tidegate_types::CheckpointId;
 
 use super::context::{KeyedContext, Timer};
-use super::operator::{KeyedCore, KeyedFunction};
+use super::operator::{KeyedCore, KeyedFunction, all_but_records_goes_to_the_function};
 use crate::either::Either;
 use crate::error::BoxError;
 use crate::output::{Collector, KeySelector};
@@ -123,20 +123,5 @@ where
         }
     }
 
-    fn on_timer(
-        &mut self,
-        timer: Timer,
-        ctx: &mut KeyedContext<'_, F::Key>,
-        out: &mut Collector<F::Out>,
-    ) -> Result<(), BoxError> {
-        self.function.on_timer(timer, ctx, out)
-    }
-
-    fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
-        self.function.finish(out)
-    }
-
-    fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
-        self.function.notify_checkpoint_complete(checkpoint)
-    }
+    all_but_records_goes_to_the_function!();
 }

@@ -74,6 +74,29 @@ enum Due {
     Clock(UnixMillis),
 }
 
+/// What every [`KeyedFunction`] around a user's `function` does alike.
+macro_rules! all_but_records_goes_to_the_function {
+    () => {
+        fn on_timer(
+            &mut self,
+            timer: Timer,
+            ctx: &mut KeyedContext<'_, F::Key>,
+            out: &mut Collector<F::Out>,
+        ) -> Result<(), BoxError> {
+            self.function.on_timer(timer, ctx, out)
+        }
+
+        fn finish(&mut self, out: &mut Collector<F::Out>) -> Result<(), BoxError> {
+            self.function.finish(out)
+        }
+
+        fn notify_checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
+            self.function.notify_checkpoint_complete(checkpoint)
+        }
+    };
+}
+pub(super) use all_but_records_goes_to_the_function;
+
 /// State, timers and times of one keyed subtask.
 pub struct KeyedCore<K: StateKey> {
     state: KeyedState<K>,
