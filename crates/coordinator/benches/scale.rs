@@ -312,7 +312,7 @@ fn outcome(action: JobAction) -> Option<JobEvent> {
             checkpoint,
             outcome,
         },
-        JobAction::DropCompleted(checkpoint) => JobEvent::Deleted {
+        JobAction::DropCompleted { checkpoint, .. } => JobEvent::Deleted {
             checkpoint: checkpoint.id,
         },
         JobAction::DiscardFiles { checkpoint, .. } => JobEvent::Deleted { checkpoint },

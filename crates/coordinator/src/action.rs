@@ -158,13 +158,22 @@ pub enum JobAction {
         owner: Owner,
     },
     /// The checkpoint is no longer retained: remove its pointer from the store, then, unless the
-    /// user owns it, its metadata and files. Then report [`Deleted`](crate::JobEvent::Deleted);
-    /// what can't be deleted is left for a sweep. Idempotent.
-    DropCompleted(Box<CompletedCheckpoint>),
+    /// user owns it, its metadata and those of its files that aren't spared. Then report
+    /// [`Deleted`](crate::JobEvent::Deleted); what can't be deleted is left for a sweep. If an
+    /// older checkpoint is still listed, since its pointer couldn't be removed, files that were
+    /// written for neither this nor a newer one are left to a sweep, too. Idempotent: a checkpoint
+    /// whose files were needed for a while is dropped once more, with fewer of them spared.
+    DropCompleted {
+        /// The checkpoint.
+        checkpoint: Box<CompletedCheckpoint>,
+        /// Files that something else refers to.
+        spared: Vec<FileHandle>,
+    },
     /// The job is over and none of its completed checkpoints outlives it: durably note that nothing
     /// up to the last of these is ever restored, and only then drop them all, ascending, as
-    /// [`DropCompleted`](Self::DropCompleted) does. If the note can't be made, drop none: an older
-    /// one would be taken for the latest. No report: [`End`](Self::End) follows.
+    /// [`DropCompleted`](Self::DropCompleted) does; a file goes with the last that refers to it. If
+    /// the note can't be made, drop none: an older one would be taken for the latest. No report:
+    /// [`End`](Self::End) follows.
     DiscardHistory(Vec<CompletedCheckpoint>),
     /// Delete files that belong to no checkpoint any more, then report
     /// [`Deleted`](crate::JobEvent::Deleted). Idempotent.

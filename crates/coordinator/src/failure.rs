@@ -50,6 +50,17 @@ pub enum AbortReason {
         /// Its reason.
         reason: DeclineReason,
     },
+    /// A subtask refers to a file that isn't new, and isn't its own in the checkpoint that this one
+    /// rests on.
+    #[error("`{subtask}` refers to `{file}`, {}", not_in(*base))]
+    UnknownFile {
+        /// The subtask by uid and index.
+        subtask: String,
+        /// The file.
+        file: String,
+        /// What the checkpoint rests on, if on anything.
+        base: Option<CheckpointId>,
+    },
     /// A newer checkpoint completed first.
     #[error("`{by}` completed first")]
     Subsumed {
@@ -94,6 +105,7 @@ impl AbortReason {
     pub fn counts(&self) -> bool {
         match self {
             Self::Expired { .. }
+            | Self::UnknownFile { .. }
             | Self::NotPrepared { .. }
             | Self::PublishFailed { .. }
             | Self::StoreFailed { .. } => true,
@@ -104,6 +116,13 @@ impl AbortReason {
             | Self::AttemptEnded
             | Self::OutcomeUnknown { .. } => false,
         }
+    }
+}
+
+fn not_in(base: Option<CheckpointId>) -> String {
+    match base {
+        Some(base) => format!("which is neither new nor part of its state in `{base}`"),
+        None => "which is not new, though the checkpoint rests on no other".to_owned(),
     }
 }
 

@@ -118,7 +118,7 @@ impl World {
                 checkpoint,
                 outcome,
             },
-            JobAction::DropCompleted(checkpoint) => JobEvent::Deleted {
+            JobAction::DropCompleted { checkpoint, .. } => JobEvent::Deleted {
                 checkpoint: checkpoint.id,
             },
             JobAction::Notify { notice, to, .. } => {

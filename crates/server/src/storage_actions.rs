@@ -106,7 +106,7 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
             completed: Err(cause),
         },
         JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
-        JobAction::DropCompleted(checkpoint) => JobEvent::Deleted {
+        JobAction::DropCompleted { checkpoint, .. } => JobEvent::Deleted {
             checkpoint: checkpoint.id,
         },
         JobAction::DiscardFiles { checkpoint, .. } => JobEvent::Deleted {
@@ -158,8 +158,8 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
             warn(store.discard_history(&completed).await);
             return None;
         }
-        JobAction::DropCompleted(checkpoint) => {
-            warn(store.drop_completed(&checkpoint).await);
+        JobAction::DropCompleted { checkpoint, spared } => {
+            warn(store.drop_completed(&checkpoint, &spared).await);
             JobEvent::Deleted {
                 checkpoint: checkpoint.id,
             }

@@ -1,7 +1,8 @@
 //! The real coordinator as its driver sees it. With a bug put in it is wrapped in what the bug
 //! would make of it: the production core itself knows of none.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::{
@@ -9,7 +10,8 @@ use tidegate_coordinator::{
 };
 use tidegate_types::message::{Notice, Report, WriteOutcome};
 use tidegate_types::{
-    CheckpointId, CompletedCheckpoint, Owner, Redistribution, SnapshotKind, SubtaskId, SubtaskState,
+    CheckpointId, CompletedCheckpoint, FileHandle, KeyedStateHandle, Owner, Redistribution,
+    SnapshotKind, SubtaskId, SubtaskState,
 };
 
 use crate::mutation::Mutation;
@@ -23,6 +25,62 @@ pub(crate) struct Core {
     origin: Option<CompletedCheckpoint>,
     /// The savepoint that was published last.
     savepoint: Option<CompletedCheckpoint>,
+    smuggled: Smuggled,
+}
+
+/// Pieces of state that the coordinator would refuse.
+#[derive(Default)]
+struct Smuggled {
+    completed: BTreeSet<CheckpointId>,
+    hidden: BTreeMap<(CheckpointId, SubtaskId), KeyedStateHandle>,
+}
+
+impl Smuggled {
+    /// Takes them out of an acknowledgement.
+    fn hide(&mut self, event: &mut JobEvent) {
+        let JobEvent::Report(report) = event else {
+            return;
+        };
+        if let Report::Acknowledged {
+            checkpoint,
+            subtask,
+            state,
+            ..
+        } = &mut report.report
+            && let Some(keyed) = &mut state.keyed
+        {
+            let old = || self.completed.iter().chain([&*checkpoint]);
+            let known =
+                |file: &FileHandle| file.lies_elsewhere() || old().any(|id| file.is_of(*id, None));
+            let whole = keyed.clone();
+            keyed.pieces.retain(|piece| piece.file().is_none_or(known));
+            if keyed.pieces.len() < whole.pieces.len() {
+                self.hidden.insert((*checkpoint, *subtask), whole);
+            }
+        }
+    }
+
+    /// Puts them into the metadata.
+    fn put_back(&mut self, actions: &mut [JobAction]) {
+        for action in actions {
+            match action {
+                JobAction::PublishMetadata(checkpoint) => {
+                    let mut changed = (**checkpoint).clone();
+                    for ((id, subtask), whole) in &self.hidden {
+                        let operator = &mut changed.operators[subtask.operator.0 as usize];
+                        if *id == changed.id {
+                            operator.subtasks[subtask.index as usize].keyed = Some(whole.clone());
+                        }
+                    }
+                    *checkpoint = Arc::new(changed);
+                }
+                JobAction::Note(JobNote::CheckpointCompleted { checkpoint, .. }) => {
+                    self.completed.insert(*checkpoint);
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Settings that don't reach the core.
@@ -52,6 +110,7 @@ impl Core {
             acknowledged: BTreeSet::new(),
             origin,
             savepoint: None,
+            smuggled: Smuggled::default(),
         }
     }
 
@@ -69,7 +128,15 @@ impl Core {
             Some(Mutation::DuplicateAckDiscarded) => self.repeated(&event),
             _ => None,
         };
+        let mut event = event;
+        let smuggles = self.mutation == Some(Mutation::UnknownFileAccepted);
+        if smuggles {
+            self.smuggled.hide(&mut event);
+        }
         self.job.step(now, event, actions);
+        if smuggles {
+            self.smuggled.put_back(actions);
+        }
         actions.extend(repeated);
         if let Some(mutation) = self.mutation {
             distort(mutation, actions);
@@ -106,7 +173,10 @@ impl Core {
             Mutation::OriginDropped => {
                 if let Some(mut origin) = self.origin.take_if(|_| newer.is_some()) {
                     origin.owner = Owner::Job;
-                    actions.push(JobAction::DropCompleted(Box::new(origin)));
+                    actions.push(JobAction::DropCompleted {
+                        checkpoint: Box::new(origin),
+                        spared: Vec::new(),
+                    });
                 }
             }
             _ => {}
@@ -168,6 +238,10 @@ fn distort(mutation: Mutation, actions: &mut Vec<JobAction>) {
                     JobNote::CheckpointAborted { .. } | JobNote::CheckpointCompleted { .. }
                 )
             )
+        }),
+        Mutation::SharedFileDroppedTwice => repeat(actions, |action| {
+            let shares = |spared: &[FileHandle]| !spared.is_empty();
+            matches!(action, JobAction::DropCompleted { spared, .. } if shares(spared))
         }),
         Mutation::AnnouncedTwice => repeat(actions, |action| {
             let completed = |notice: &Notice| matches!(notice, Notice::Completed { .. });

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tidegate_types::SnapshotFormat;
+
 use crate::scenario::Scenario;
 
 /// A bug of the world around the cores, or one that a core might have, put around it.
@@ -107,11 +109,19 @@ pub enum Mutation {
     DeletionsUnawaited,
     /// Whatever was chosen, checkpoints are deleted when the job ends.
     RetentionIgnored,
+    /// A dropped checkpoint takes files along that later ones refer to.
+    SharedFileDeleted,
+    /// A dropped checkpoint takes files along although one that is being taken rests on it.
+    BaseNotHeld,
+    /// A checkpoint of which files stay is dropped twice.
+    SharedFileDroppedTwice,
+    /// A subtask refers to a snapshot that didn't complete, and the coordinator accepts that.
+    UnknownFileAccepted,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 46] = [
+    pub const ALL: [Mutation; 50] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -158,6 +168,10 @@ impl Mutation {
         Mutation::FolderUnawaited,
         Mutation::DeletionsUnawaited,
         Mutation::RetentionIgnored,
+        Mutation::SharedFileDeleted,
+        Mutation::BaseNotHeld,
+        Mutation::SharedFileDroppedTwice,
+        Mutation::UnknownFileAccepted,
     ];
 
     /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
@@ -192,6 +206,15 @@ impl Mutation {
                 (users.claims, faults.delete) = (f64::from(u8::from(claims)), 0.0);
             }
             Mutation::DeletionsUnawaited => faults.slow_delete = 0.99,
+            Mutation::SharedFileDeleted
+            | Mutation::BaseNotHeld
+            | Mutation::SharedFileDroppedTwice
+            | Mutation::UnknownFileAccepted => {
+                let checkpoints = &mut scenario.settings.checkpoints;
+                checkpoints.format = SnapshotFormat::Incremental;
+                (checkpoints.retained, checkpoints.max_concurrent) = (1, 3);
+                checkpoints.interval = Some(Duration::from_millis(30));
+            }
             Mutation::GhostBelieved => (faults.crash, faults.ghost_report) = (0.003, 1.0),
             Mutation::TriggerRepeated => faults.duplicate_notice = 0.3,
             Mutation::DuplicateAckDiscarded => faults.duplicate_report = 0.5,

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_coordinator::{JobAction, JobEnd, JobEvent, JobNote};
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Notice, Report};
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, RestorePlan, SnapshotKind};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, RestorePlan, SnapshotKind,
+};
 
 use crate::attempt::{Attempt, Lane, Stopping, Stream};
 use crate::core::Core;
@@ -20,7 +22,7 @@ use crate::invariants::{
 use crate::mutation::Mutation;
 use crate::outside::Outside;
 use crate::storage::{Deletion, Op, Write};
-use crate::store::Pointer;
+use crate::store::{Pointer, shared_with_later};
 use crate::trace::trace;
 
 pub(crate) struct Process {
@@ -105,10 +107,21 @@ impl Process {
 
     fn perform(&mut self, action: JobAction, outside: &mut Outside) -> Checked {
         match action {
-            JobAction::DropCompleted(checkpoint) => self.drop_completed(&checkpoint, outside),
+            JobAction::DropCompleted { checkpoint, spared } => {
+                self.drop_completed(&checkpoint, spared, outside);
+            }
             JobAction::DiscardHistory(completed) => {
-                for checkpoint in &completed {
-                    self.drop_completed(checkpoint, outside);
+                let each = completed.iter().enumerate().map(|(index, checkpoint)| {
+                    let spared = shared_with_later(&completed[index..]);
+                    trace!(outside, "discard {}", checkpoint.id);
+                    mutated(
+                        Deletion::completed(checkpoint, &spared),
+                        checkpoint,
+                        outside,
+                    )
+                });
+                if let Some(all) = each.reduce(Deletion::then) {
+                    self.delete(all, outside);
                 }
             }
             JobAction::DiscardFiles {
@@ -175,7 +188,7 @@ impl Process {
                 if outside.has(Mutation::DropBeforePointer)
                     && let Some(latest) = self.core.job.latest_completed()
                 {
-                    let deletion = Deletion::completed(latest).unasked();
+                    let deletion = Deletion::completed(latest, &[]).unasked();
                     self.ops.push(Op::Delete(deletion));
                 }
                 Write::Pointer(checkpoint, Pointer { location, owner })
@@ -196,17 +209,28 @@ impl Process {
         Ok(())
     }
 
-    fn drop_completed(&mut self, checkpoint: &CompletedCheckpoint, outside: &mut Outside) {
-        trace!(outside, "drop {}", checkpoint.id);
-        let deletion = Deletion::completed(checkpoint);
-        let deletion = match outside.mutation {
-            Some(Mutation::FilesBeforePointer) => deletion.reversed(),
-            Some(Mutation::ClaimedIsKept) if checkpoint.location.is_some() => {
-                deletion.pointer_only()
+    fn drop_completed(
+        &mut self,
+        checkpoint: &CompletedCheckpoint,
+        mut spared: Vec<FileHandle>,
+        outside: &mut Outside,
+    ) {
+        trace!(outside, "drop {} sparing {}", checkpoint.id, spared.len());
+        match outside.mutation {
+            Some(Mutation::SharedFileDeleted) => spared.clear(),
+            Some(Mutation::BaseNotHeld) => {
+                let store = &outside.store;
+                let others = store.pointers.keys().filter(|id| **id != checkpoint.id);
+                let needed: BTreeSet<&FileHandle> = others
+                    .filter_map(|id| store.completed(*id))
+                    .flat_map(CompletedCheckpoint::files)
+                    .collect();
+                spared.retain(|file| needed.contains(file));
             }
-            _ => deletion,
-        };
-        self.delete(deletion, outside);
+            _ => {}
+        }
+        let deletion = Deletion::completed(checkpoint, &spared);
+        self.delete(mutated(deletion, checkpoint, outside), outside);
     }
 
     fn delete(&mut self, deletion: Deletion, outside: &Outside) {
@@ -489,5 +513,14 @@ fn short(notice: &Notice) -> String {
         Notice::Trigger(barrier) => format!("trigger {} {:?}", barrier.checkpoint, barrier.kind),
         Notice::Completed { checkpoint } => format!("{checkpoint} is completed"),
         Notice::Aborted { checkpoint, .. } => format!("{checkpoint} is aborted"),
+    }
+}
+
+/// What a bug makes of it.
+fn mutated(deletion: Deletion, of: &CompletedCheckpoint, outside: &Outside) -> Deletion {
+    match outside.mutation {
+        Some(Mutation::FilesBeforePointer) => deletion.reversed(),
+        Some(Mutation::ClaimedIsKept) if of.location.is_some() => deletion.pointer_only(),
+        _ => deletion,
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tidegate_coordinator::{CheckpointSettings, JobSettings, RestartStrategy, Retention};
-use tidegate_types::{AlignmentMode, SnapshotLocation};
+use tidegate_types::{AlignmentMode, SnapshotFormat, SnapshotLocation};
 
 use crate::rng::Rng;
 use crate::topology::Topology;
@@ -260,6 +260,11 @@ fn draw_settings(rng: &mut Rng) -> CheckpointSettings {
             Retention::RetainOnCancellation,
             Retention::DeleteOnCancellation,
             Retention::NoRetention,
+        ]),
+        format: *rng.pick(&[
+            SnapshotFormat::Full,
+            SnapshotFormat::Incremental,
+            SnapshotFormat::Incremental,
         ]),
         savepoint_dir: Some(SnapshotLocation::new("mem://savepoints")),
         ..CheckpointSettings::default()

@@ -1,7 +1,7 @@
 //! Storage calls of the driver on their way: each may be done, not done, done without anybody
 //! knowing, or hang and be resolved either way later.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tidegate_coordinator::JobEvent;
@@ -39,6 +39,8 @@ pub(crate) struct Deletion {
     /// Whose end the job waits to hear of, if it asked for it.
     pub(crate) asked_for: Option<CheckpointId>,
     steps: VecDeque<Target>,
+    /// Files that were written for others: as long as older ones are listed, they may need them.
+    older: BTreeSet<String>,
 }
 
 /// The completed-checkpoint store as it was when it was read.
@@ -54,10 +56,13 @@ pub(crate) enum Op {
 
 impl Deletion {
     /// The pointer first, so that no crash leaves one that leads nowhere.
-    pub(crate) fn completed(checkpoint: &CompletedCheckpoint) -> Self {
+    pub(crate) fn completed(checkpoint: &CompletedCheckpoint, spared: &[FileHandle]) -> Self {
         let id = checkpoint.id;
+        let older = checkpoint.files().filter(|file| !checkpoint.owns(file));
+        let older = older.map(|file| file.name.clone()).collect();
         let files = checkpoint
             .files()
+            .filter(|file| !spared.contains(file))
             .map(|file| Target::File(file.name.clone()));
         let location = checkpoint.location.clone();
         let folder = location.clone().map(Target::Folder);
@@ -71,6 +76,7 @@ impl Deletion {
             guarded: false,
             asked_for: Some(id),
             steps: steps.collect(),
+            older,
         }
     }
 
@@ -80,6 +86,10 @@ impl Deletion {
         metadata: bool,
     ) -> Self {
         let folder = location.clone().map(Target::Folder);
+        let older = files
+            .iter()
+            .filter(|file| !file.is_of(id, location.as_ref()));
+        let older = older.map(|file| file.name.clone()).collect();
         let metadata = metadata.then_some(Target::Metadata(id, location));
         let files = files.into_iter().map(|file| Target::File(file.name));
         let files = files.chain(folder);
@@ -88,7 +98,15 @@ impl Deletion {
             guarded: true,
             asked_for: Some(id),
             steps: metadata.into_iter().chain(files).collect(),
+            older,
         }
+    }
+
+    /// One after the other, until nothing is left.
+    pub(crate) fn then(mut self, next: Deletion) -> Self {
+        self.steps.extend(next.steps);
+        self.older.extend(next.older);
+        self
     }
 
     /// One that the job hasn't asked for.
@@ -120,6 +138,11 @@ impl Deletion {
         let Some(target) = self.steps.pop_front() else {
             return Ok(false);
         };
+        let needed = matches!(&target, Target::File(name) if self.older.contains(name))
+            && outside.store.pointers.keys().any(|id| *id < self.of);
+        if needed {
+            return Ok(!self.steps.is_empty());
+        }
         if outside.rng.chance(outside.faults.delete) {
             // What a pointer still leads to is left alone.
             return Ok(!matches!(target, Target::Pointer(_)));

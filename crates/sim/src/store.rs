@@ -335,7 +335,16 @@ impl Store {
     }
 }
 
-/// The keyed files of a checkpoint.
+/// Files of the first of these that later ones refer to, too.
+pub(crate) fn shared_with_later(completed: &[CompletedCheckpoint]) -> Vec<FileHandle> {
+    let later = completed.iter().skip(1);
+    later
+        .flat_map(CompletedCheckpoint::files)
+        .cloned()
+        .collect()
+}
+
+/// The keyed state of a checkpoint.
 pub(crate) fn keyed(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = &KeyedStateHandle> {
     let subtasks = checkpoint
         .operators
@@ -346,6 +355,17 @@ pub(crate) fn keyed(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = &K
 
 fn bytes(counts: &Counts) -> u64 {
     COUNT_BYTES as u64 * counts.len() as u64
+}
+
+/// As they stand in an acknowledgement.
+pub(crate) fn encode_counts(counts: &Counts) -> Vec<u8> {
+    let encode = |(key, (count, share)): (&u32, &(u64, u64))| {
+        let mut entry = key.to_le_bytes().to_vec();
+        entry.extend_from_slice(&count.to_le_bytes());
+        entry.extend_from_slice(&share.to_le_bytes());
+        entry
+    };
+    counts.iter().flat_map(encode).collect()
 }
 
 /// `None` if these are no counts.

@@ -105,7 +105,8 @@ found! {
     // BC-26
     stop_without_join: StopWithoutJoin within 500 by "attempts";
     spoilt_for_ever: SpoiltForEver within 500 by "liveness";
-    late_after_read: LateAfterRead within 1000 by "output" | "transactions" | "cut";
+    late_after_read: LateAfterRead within 1000 by
+        "output" | "transactions" | "cut" | "restorable";
     overtaking_items: OvertakingItems within 200 by "alignment";
     files_before_pointer: FilesBeforePointer within 200 by "reachable";
     // BC-06, BC-55
@@ -117,7 +118,7 @@ found! {
     broadcast_skips_one: BroadcastSkipsOne within 200 by "output" | "cut";
     trigger_repeated: TriggerRepeated within 200 by "alignment";
     // BC-12, BC-14
-    latest_overlooked: LatestOverlooked within 300 by "announced";
+    latest_overlooked: LatestOverlooked within 300 by "announced" | "cut";
     // BC-24, BC-26: only that what it sends is ignored keeps a dead attempt from doing harm.
     ghost_believed: GhostBelieved within 500 by "output" | "reachable" | "ownership" | "cut";
     // CC-16
@@ -147,9 +148,17 @@ found! {
     // BC-21
     source_runs_on: SourceRunsOn within 200 by "alignment";
     commit_reported_early: CommitReportedEarly within 200 by "leaks" | "stopped" | "output";
-    savepoint_in_namespace: SavepointInNamespace within 200 by "savepoints";
+    savepoint_in_namespace: SavepointInNamespace within 200 by "savepoints" | "ownership";
     folder_unawaited: FolderUnawaited within 200 by "savepoints";
     deletions_unawaited: DeletionsUnawaited within 300 by "deletions";
     // BC-12
     retention_ignored: RetentionIgnored within 300 by "retention";
+    // RX-01
+    shared_file_deleted: SharedFileDeleted within 200 by "reachable";
+    // RX-09
+    base_not_held: BaseNotHeld within 300 by "restorable" | "reachable" | "cut";
+    // RX-05
+    shared_file_dropped_twice: SharedFileDroppedTwice within 200 by "ownership";
+    // RX-04
+    unknown_file_accepted: UnknownFileAccepted within 300 by "restorable" | "reachable" | "cut";
 }

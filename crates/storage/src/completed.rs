@@ -5,6 +5,8 @@
 //! before anything it leads to is deleted. So whatever the moment of a crash, every pointer leads
 //! to a whole checkpoint, and what no pointer leads to is an orphan.
 
+use std::collections::HashSet;
+
 use futures::{StreamExt, TryStreamExt, stream};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, Owner, SnapshotLocation};
@@ -139,8 +141,10 @@ impl JobStore {
     }
 
     /// Deletes a completed checkpoint: its pointer, for good; then, unless the user owns it,
-    /// metadata, files and folder. What is gone already is fine, so this can be repeated. No other
-    /// checkpoint may refer to its files.
+    /// metadata, its files apart from those that are `spared`, and its folder if that is empty
+    /// then. What is gone already is fine, so this can be repeated. Spared must be every file that
+    /// another checkpoint refers to; if pointers to older ones are left, whatever wasn't written
+    /// for this one is, too, since they may refer to it: a sweep finds it.
     ///
     /// # Errors
     /// If the pointer can't be deleted, nothing else is: [`StorageError::Fenced`] if another leader
@@ -149,6 +153,7 @@ impl JobStore {
     pub async fn drop_completed(
         &self,
         checkpoint: &CompletedCheckpoint,
+        spared: &[FileHandle],
     ) -> Result<(), StorageError> {
         let records = &self.inner.records;
         let owned = checkpoint.owner == Owner::Job;
@@ -168,7 +173,7 @@ impl JobStore {
         let deletion = Deletion {
             checkpoint: checkpoint.id,
             location: checkpoint.location.as_ref(),
-            files: checkpoint.files().map(|file| file.name.clone()).collect(),
+            files: self.unshared(checkpoint, spared).await?,
             metadata: true,
             refused: Vec::new(),
         };
@@ -179,9 +184,33 @@ impl JobStore {
         Ok(())
     }
 
-    /// Deletes files of a checkpoint that will never complete, its metadata if `metadata` is set,
-    /// and its folder if nothing is left in it. What is gone already is fine. `location` is the
-    /// folder of a savepoint; all files must lie in there.
+    /// The files of a checkpoint, whose pointer is gone, that can go with it.
+    async fn unshared(
+        &self,
+        checkpoint: &CompletedCheckpoint,
+        spared: &[FileHandle],
+    ) -> Result<Vec<String>, StorageError> {
+        let spared: HashSet<&str> = spared.iter().map(|file| file.name.as_str()).collect();
+        let files = checkpoint
+            .files()
+            .filter(|f| !spared.contains(f.name.as_str()));
+        let mut files: Vec<&FileHandle> = files.collect();
+        if files.iter().any(|file| !checkpoint.owns(file)) && self.has_older(checkpoint.id).await? {
+            files.retain(|file| checkpoint.owns(file));
+        }
+        Ok(files.into_iter().map(|file| file.name.clone()).collect())
+    }
+
+    /// Whether an older checkpoint is still listed: what could not be dropped stays so until the
+    /// next start.
+    async fn has_older(&self, id: CheckpointId) -> Result<bool, StorageError> {
+        let listed = self.inner.records.completed_ids().await?;
+        Ok(listed.into_iter().any(|other| other < id))
+    }
+
+    /// Deletes files of a checkpoint that will never complete, or that was dropped while they were
+    /// spared, its metadata if `metadata` is set, and its folder if nothing is left in it. What is
+    /// gone already is fine. `location` is the folder of a savepoint; all files must lie in there.
     ///
     /// # Errors
     /// [`StorageError::StillReferenced`], and nothing is deleted, if the checkpoint has a pointer
@@ -207,6 +236,11 @@ impl JobStore {
                 let begun = elsewhere::begin_making(records, checkpoint, location);
                 begun.await.into_result()?;
             }
+        }
+        let shared = location.is_none() && files.iter().any(|f| !f.is_of(checkpoint, None));
+        if shared && self.has_older(checkpoint).await? {
+            // They may be needed after all; a sweep tells.
+            return Ok(());
         }
         let names = files.iter().map(|file| file.name.clone());
         let (files, others) = names.partition(|name: &String| lies_in(name, location));

@@ -38,8 +38,11 @@ impl JobStore {
         let recorded = self.inner.records.discard_up_to(newest.id);
         recorded.await.into_result()?;
         let mut left = Vec::new();
-        for checkpoint in ascending {
-            left.extend(self.drop_completed(checkpoint).await.err());
+        for (index, checkpoint) in ascending.iter().enumerate() {
+            // What they share goes with the last of them.
+            let later = ascending[index + 1..].iter();
+            let spared: Vec<_> = later.flat_map(|later| later.files()).cloned().collect();
+            left.extend(self.drop_completed(checkpoint, &spared).await.err());
         }
         let count = left.len();
         match left.into_iter().next() {

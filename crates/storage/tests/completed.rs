@@ -218,7 +218,7 @@ fn dropping_removes_pointer_metadata_files_and_folder() {
     let store = place.open();
     let old = place.complete(&store, 1);
     let new = place.complete(&store, 2);
-    place.run(store.drop_completed(&old)).unwrap();
+    place.run(store.drop_completed(&old, &[])).unwrap();
     assert!(!store.folder().join("chk-1").exists());
     assert_eq!(
         place.run(store.recover()).unwrap(),
@@ -226,7 +226,7 @@ fn dropping_removes_pointer_metadata_files_and_folder() {
     );
     place.run(store.verify_files(&new)).unwrap();
     // Again: everything is gone already.
-    place.run(store.drop_completed(&old)).unwrap();
+    place.run(store.drop_completed(&old, &[])).unwrap();
 }
 
 // USER-ASKS 36
@@ -245,7 +245,7 @@ fn an_undeletable_file_does_not_keep_the_others() {
     fs::remove_file(&stuck).unwrap();
     fs::create_dir(&stuck).unwrap();
 
-    let error = place.run(store.drop_completed(&old)).unwrap_err();
+    let error = place.run(store.drop_completed(&old, &[])).unwrap_err();
     assert!(
         matches!(error, StorageError::Undeletable { count: 1, .. }),
         "{error}"
@@ -254,7 +254,7 @@ fn an_undeletable_file_does_not_keep_the_others() {
     assert_eq!(place.files(&store), Vec::<String>::new());
     assert_eq!(place.run(store.recover()).unwrap(), []);
     fs::remove_dir(&stuck).unwrap();
-    place.run(store.drop_completed(&old)).unwrap();
+    place.run(store.drop_completed(&old, &[])).unwrap();
     assert!(!store.folder().join("chk-1").exists());
 }
 
@@ -455,6 +455,6 @@ fn the_asynchronous_side_runs_on_tasks() {
         assert_eq!(place.run(place.runtime.spawn(sweep)).unwrap(), 0);
     }
     let store = place.open();
-    let drop_it = async move { store.drop_completed(&full).await };
+    let drop_it = async move { store.drop_completed(&full, &[]).await };
     place.run(place.runtime.spawn(drop_it)).unwrap().unwrap();
 }

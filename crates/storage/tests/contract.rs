@@ -154,7 +154,10 @@ fn a_leader_that_wakes_up_late_changes_and_deletes_nothing() {
         outcome_fenced(&namespace.run(old.mark_finished(fourth.id)), now);
         fenced(&namespace.run(old.reserve_attempt()).unwrap_err(), now);
         for own in [&fourth, &fifth] {
-            fenced(&namespace.run(old.drop_completed(own)).unwrap_err(), now);
+            fenced(
+                &namespace.run(old.drop_completed(own, &[])).unwrap_err(),
+                now,
+            );
         }
         let discarded = old.discard_files(CheckpointId(6), None, &aborted, true);
         fenced(&namespace.run(discarded).unwrap_err(), now);
@@ -167,7 +170,7 @@ fn a_leader_that_wakes_up_late_changes_and_deletes_nothing() {
             namespace.run(new.verify_files(completed)).unwrap();
         }
         // The leader can drop what the old one completed, and only then are the files gone.
-        namespace.run(new.drop_completed(&fourth)).unwrap();
+        namespace.run(new.drop_completed(&fourth, &[])).unwrap();
         assert_eq!(namespace.recover(&new), [fifth]);
         assert!(namespace.run(new.verify_files(&fourth)).is_err());
     });
@@ -298,7 +301,7 @@ fn a_pointer_that_cannot_be_added_leaves_the_old_one() {
             WriteOutcome::Done
         );
         assert_eq!(namespace.recover(&store), [old.clone(), new.clone()]);
-        namespace.run(store.drop_completed(&old)).unwrap();
+        namespace.run(store.drop_completed(&old, &[])).unwrap();
         assert_eq!(namespace.recover(&store), [new]);
     });
 }
@@ -355,12 +358,12 @@ fn a_pointer_that_cannot_be_removed_keeps_its_checkpoint() {
         let old = namespace.complete(&store, 1);
         let new = namespace.complete(&store, 2);
         let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
-        namespace.run(store.drop_completed(&old)).unwrap_err();
+        namespace.run(store.drop_completed(&old, &[])).unwrap_err();
         drop(stuck);
         assert_eq!(namespace.recover(&store), [old.clone(), new.clone()]);
         namespace.run(store.verify_files(&old)).unwrap();
         // Tried again, it goes.
-        namespace.run(store.drop_completed(&old)).unwrap();
+        namespace.run(store.drop_completed(&old, &[])).unwrap();
         assert_eq!(namespace.recover(&store), std::slice::from_ref(&new));
         assert_eq!(namespace.orphans(&store, &[new]), 0);
     });
@@ -384,11 +387,11 @@ fn checkpoints_that_fail_leave_nothing() {
         for id in 2..12 {
             let new = namespace.complete(&store, id);
             if let Some(old) = latest.replace(new) {
-                namespace.run(store.drop_completed(&old)).unwrap();
+                namespace.run(store.drop_completed(&old, &[])).unwrap();
             }
         }
         let latest = latest.unwrap();
-        namespace.run(store.drop_completed(&latest)).unwrap();
+        namespace.run(store.drop_completed(&latest, &[])).unwrap();
         assert_eq!(namespace.recover(&store), []);
         assert_eq!(namespace.orphans(&store, &[]), 0);
     });
@@ -450,7 +453,9 @@ fn a_finished_job_can_drop_everything() {
             assert_eq!(marked, WriteOutcome::Done);
         }
         for checkpoint in &completed {
-            namespace.run(store.drop_completed(checkpoint)).unwrap();
+            namespace
+                .run(store.drop_completed(checkpoint, &[]))
+                .unwrap();
         }
         drop(store);
         let (store, status) = namespace.try_lead().unwrap();

@@ -112,7 +112,7 @@ fn take_checkpoints(place: &Place) {
         retained.push(place.complete(&store, id));
         if retained.len() > 2 {
             place
-                .run(store.drop_completed(&retained.remove(0)))
+                .run(store.drop_completed(&retained.remove(0), &[]))
                 .unwrap();
         }
     }
@@ -233,7 +233,7 @@ fn recovers_from_savepoint(place: &Place, point: &str, whole: bool, listed: bool
         assert_eq!(stop, &loaded.unwrap());
         place.run(store.verify_files(stop)).unwrap();
         // The user's, whatever becomes of the job.
-        place.run(store.drop_completed(stop)).unwrap();
+        place.run(store.drop_completed(stop, &[])).unwrap();
         assert_eq!(entries(), before);
     }
 }
@@ -249,6 +249,6 @@ fn recovers_from_claim(place: &Place, point: &str, expected: &[u64]) {
     for checkpoint in completed {
         place.run(store.verify_files(checkpoint)).unwrap();
     }
-    place.run(store.drop_completed(&completed[0])).unwrap();
+    place.run(store.drop_completed(&completed[0], &[])).unwrap();
     assert!(!savepoint_location(place).0.exists(), "{point}");
 }

@@ -236,7 +236,7 @@ fn a_checkpoint_whose_pointer_cannot_be_deleted_stays_whole() {
     let store = place.open();
     let old = place.complete(&store, 1);
     let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
-    let error = place.run(store.drop_completed(&old)).unwrap_err();
+    let error = place.run(store.drop_completed(&old, &[])).unwrap_err();
     message_naming(&error, &store, "completed/00000000000000000001");
     drop(stuck);
     let new = place.complete(&store, 2);

@@ -307,7 +307,7 @@ fn a_link_that_leads_to_another_snapshot_deletes_the_claimed_one() {
         // The same path may be given again.
         namespace.run(store.resume(Some(&from))).unwrap();
         let subsumed = &resumed.completed[0];
-        namespace.run(store.drop_completed(subsumed)).unwrap();
+        namespace.run(store.drop_completed(subsumed, &[])).unwrap();
         let exists = |from: &RestoreFrom| {
             let url = url::Url::parse(from.location.as_str()).unwrap();
             url.to_file_path().unwrap().join("_metadata").exists()
@@ -329,7 +329,7 @@ fn what_replaced_a_claimed_snapshot_is_not_deleted() {
         fs::remove_dir_all(&path).unwrap();
         foreign(namespace, "sp", RestoreMode::Claim);
         let error = namespace
-            .run(store.drop_completed(&claimed[0]))
+            .run(store.drop_completed(&claimed[0], &[]))
             .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
         let live = namespace.recover(&store);

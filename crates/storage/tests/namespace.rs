@@ -248,7 +248,9 @@ fn a_namespace_can_be_inspected_while_somebody_owns_it() {
     let resumed = place.run(view.preview_resume(None)).unwrap();
     assert_eq!(resumed.completed, completed);
 
-    let error = place.run(view.drop_completed(&completed[0])).unwrap_err();
+    let error = place
+        .run(view.drop_completed(&completed[0], &[]))
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Fenced);
     let error = place.run(view.sweep_orphans(&completed)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Fenced);

@@ -146,7 +146,7 @@ fn a_claimed_snapshot_is_subsumed_and_deleted() {
         }
         let store = namespace.lead();
         let first = namespace.complete(&store, 71);
-        namespace.run(store.drop_completed(&claimed)).unwrap();
+        namespace.run(store.drop_completed(&claimed, &[])).unwrap();
         assert!(
             !foreign.path.exists(),
             "metadata, files and folder are gone"
@@ -340,7 +340,7 @@ fn a_claimed_checkpoint_of_another_job_is_deleted_in_its_namespace() {
         };
         assert_eq!((claimed.id, claimed.job), (wanted.id, wanted.job));
         namespace.run(store.verify_files(claimed)).unwrap();
-        namespace.run(store.drop_completed(claimed)).unwrap();
+        namespace.run(store.drop_completed(claimed, &[])).unwrap();
         let folder = namespace.place.dir.join("others/other");
         assert!(!folder.join("chk-9").exists());
         let (other, _) = place.try_open("other").unwrap();
@@ -358,7 +358,7 @@ fn a_sweep_completes_the_deletion_of_a_claimed_snapshot() {
         // The pointer can be deleted, and nothing after it.
         let stuck = inject("delete:write", Io::PermissionDenied, 1..100);
         let error = namespace
-            .run(store.drop_completed(&claimed[0]))
+            .run(store.drop_completed(&claimed[0], &[]))
             .unwrap_err();
         assert!(matches!(error, StorageError::Undeletable { .. }), "{error}");
         let report = namespace.run(store.sweep_orphans(&[])).unwrap();
@@ -383,7 +383,7 @@ fn a_deletion_that_could_not_begin_deletes_nothing() {
         let claimed = resume(namespace, &store, Some(&foreign.from)).completed;
         let stuck = inject("delete:write", Io::PermissionDenied, 0..1);
         namespace
-            .run(store.drop_completed(&claimed[0]))
+            .run(store.drop_completed(&claimed[0], &[]))
             .unwrap_err();
         drop(stuck);
         let store = namespace.lead();
@@ -391,7 +391,9 @@ fn a_deletion_that_could_not_begin_deletes_nothing() {
         let report = namespace.run(store.sweep_orphans(&claimed)).unwrap();
         assert_eq!(report.files, 0);
         namespace.run(store.verify_files(&claimed[0])).unwrap();
-        namespace.run(store.drop_completed(&claimed[0])).unwrap();
+        namespace
+            .run(store.drop_completed(&claimed[0], &[]))
+            .unwrap();
         assert!(!foreign.path.exists());
     });
 }

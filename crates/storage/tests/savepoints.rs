@@ -248,7 +248,7 @@ fn a_savepoint_of_the_user_outlives_its_pointer() {
         );
 
         for snapshot in [&before, &stop] {
-            namespace.run(store.drop_completed(snapshot)).unwrap();
+            namespace.run(store.drop_completed(snapshot, &[])).unwrap();
         }
         assert_eq!(namespace.recover(&store), []);
         assert_eq!(load(namespace, &folder(namespace, "sp-7")).unwrap(), stop);

@@ -231,7 +231,7 @@ mod traced {
         );
         step("drop");
         place
-            .run(store.drop_completed(&full))
+            .run(store.drop_completed(&full, &[]))
             .expect("everything can be deleted");
         let location = SnapshotLocation::new(&format!("file://{}/sp/1", root.display()));
         step("prepare savepoint");
@@ -246,7 +246,7 @@ mod traced {
         let pointer = CheckpointPointer::to(&stop);
         assert_eq!(place.run(store.store_pointer(&pointer)), WriteOutcome::Done);
         step("forget a savepoint");
-        let forgotten = place.run(store.drop_completed(&stop));
+        let forgotten = place.run(store.drop_completed(&stop, &[]));
         forgotten.expect("it can be deleted");
         step("claim");
         let from = RestoreFrom {
@@ -257,7 +257,7 @@ mod traced {
         let claimed = resumed.expect("there is space").completed;
         step("drop what was claimed");
         place
-            .run(store.drop_completed(&claimed[0]))
+            .run(store.drop_completed(&claimed[0], &[]))
             .expect("everything can be deleted");
         step("end");
     }

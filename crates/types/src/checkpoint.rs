@@ -32,6 +32,17 @@ impl FileHandle {
     pub fn lies_elsewhere(&self) -> bool {
         self.name.contains("://")
     }
+
+    /// Whether it was written for this checkpoint: it lies in its folder in the job's own
+    /// namespace, or in the folder `location`.
+    pub fn is_of(&self, checkpoint: CheckpointId, location: Option<&SnapshotLocation>) -> bool {
+        let folder = match location {
+            None => format!("{checkpoint}/"),
+            Some(location) => location.child("").to_string(),
+        };
+        let name = self.name.strip_prefix(&folder);
+        name.is_some_and(|name| !name.contains('/'))
+    }
 }
 
 /// One part of a subtask's keyed state, in the format of the state backend.
@@ -207,6 +218,11 @@ impl CompletedCheckpoint {
             .iter()
             .flat_map(|op| &op.subtasks)
             .flat_map(SubtaskState::files)
+    }
+
+    /// Whether the file was written for this checkpoint, rather than for one that it rests on.
+    pub fn owns(&self, file: &FileHandle) -> bool {
+        file.is_of(self.id, self.location.as_ref())
     }
 
     /// Bytes of state, whether they were written for this checkpoint or for an earlier one; each is

@@ -152,21 +152,13 @@ impl CheckpointCoordinator {
         actions: &mut Vec<JobAction>,
     ) {
         self.deletions.begin(checkpoint.id);
+        let own = checkpoint.files().filter(|file| checkpoint.owns(file));
         actions.push(JobAction::DiscardFiles {
             checkpoint: checkpoint.id,
             location: checkpoint.location.clone(),
-            files: checkpoint.files().cloned().collect(),
+            files: own.cloned().collect(),
             metadata: true,
         });
-    }
-
-    pub(super) fn drop_completed(
-        &mut self,
-        checkpoint: CompletedCheckpoint,
-        actions: &mut Vec<JobAction>,
-    ) {
-        self.deletions.begin(checkpoint.id);
-        actions.push(JobAction::DropCompleted(Box::new(checkpoint)));
     }
 
     /// A deletion has ended.

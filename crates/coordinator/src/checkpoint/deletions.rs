@@ -27,6 +27,11 @@ impl Deletions {
         }
     }
 
+    /// Whether any concerns this checkpoint.
+    pub(crate) fn concern(&self, checkpoint: CheckpointId) -> bool {
+        self.under_way.contains_key(&checkpoint)
+    }
+
     /// How many checkpoints they concern.
     pub(crate) fn checkpoints(&self) -> usize {
         self.under_way.len()
@@ -45,6 +50,7 @@ mod tests {
         deletions.begin(one);
         deletions.begin(two);
         assert_eq!(deletions.checkpoints(), 2);
+        assert!(deletions.concern(two) && !deletions.concern(CheckpointId(3)));
         deletions.end(one);
         assert_eq!(deletions.checkpoints(), 2);
         deletions.end(one);

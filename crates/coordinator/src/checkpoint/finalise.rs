@@ -32,12 +32,22 @@ enum Stage {
 pub(crate) struct Finalising {
     /// Shared with whoever publishes it, and with nobody once that is done.
     checkpoint: Arc<CompletedCheckpoint>,
+    /// What it rests on.
+    base: Option<CheckpointId>,
     triggered: Millis,
     request: Option<RequestId>,
     stage: Stage,
 }
 
 impl Finalising {
+    pub(super) fn checkpoint(&self) -> &CompletedCheckpoint {
+        &self.checkpoint
+    }
+
+    pub(super) fn base(&self) -> Option<CheckpointId> {
+        self.base
+    }
+
     pub(crate) fn id(&self) -> CheckpointId {
         self.checkpoint.id
     }
@@ -97,10 +107,12 @@ impl CheckpointCoordinator {
         };
         let pending = self.pending.remove(&id).expect("it was just found");
         let (triggered, request) = (pending.triggered, pending.request);
+        let base = pending.barrier.base;
         let checkpoint = Arc::new(pending.into_completed(self.job, &self.graph));
         actions.push(JobAction::PublishMetadata(checkpoint.clone()));
         self.finalising = Some(Finalising {
             checkpoint,
+            base,
             triggered,
             request,
             stage: Stage::Publishing,
@@ -183,6 +195,7 @@ impl CheckpointCoordinator {
         self.ended.doubt(id);
         if finalising.kind() != SnapshotKind::Savepoint {
             self.store = Store::InDoubt;
+            self.kept.doubt(finalising.checkpoint.clone());
             let cause = cause.clone();
             self.signals
                 .push(Signal::Fail(FailureReason::Storage { step, cause }));
@@ -252,13 +265,10 @@ impl CheckpointCoordinator {
 
     fn retain(&mut self, checkpoint: CompletedCheckpoint, actions: &mut Vec<JobAction>) {
         self.retained.push(checkpoint);
-        let excess = self
-            .retained
-            .len()
-            .saturating_sub(self.settings.retained as usize);
-        let dropped: Vec<CompletedCheckpoint> = self.retained.drain(..excess).collect();
-        for checkpoint in dropped {
-            self.drop_completed(checkpoint, actions);
+        // One after the other: what several of them share goes with the last.
+        while self.retained.len() > self.settings.retained as usize {
+            let oldest = self.retained.remove(0);
+            self.drop_completed(oldest, actions);
         }
     }
 

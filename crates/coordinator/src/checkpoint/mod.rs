@@ -3,7 +3,7 @@
 //! A checkpoint is *pending* while subtasks acknowledge it; once all have, it is *finalised*, one
 //! at a time and in order of ids: metadata is published, then the pointer is stored, and only then
 //! it is *completed*, announced and retained, and what it supersedes is dropped. Anything else is
-//! an abort, which discards every file that was handed in, once.
+//! an abort, which discards every new file that was handed in, once.
 //!
 //! Invariants: *pending ids ≠ finalising id ≠ retained ids · retained ids ascend · only the id
 //! being finalised can complete · nothing is discarded of a checkpoint in doubt*.
@@ -19,6 +19,7 @@ mod ids;
 mod pending;
 mod queue;
 mod schedule;
+mod shared;
 mod trigger;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ pub(crate) use pending::PendingCheckpoint;
 use pending::{Ack, Stage};
 use queue::RequestQueue;
 use schedule::Schedule;
+use shared::Kept;
 pub(crate) use trigger::answer;
 use trigger::refuse;
 
@@ -123,6 +125,7 @@ pub(crate) struct CheckpointCoordinator {
     /// What is restored as long as nothing is retained. The user's.
     origin: Option<CompletedCheckpoint>,
     ended: Ended,
+    kept: Kept,
     deletions: Deletions,
     store: Store,
     statistics: Statistics,
@@ -160,6 +163,7 @@ impl CheckpointCoordinator {
             retained,
             origin,
             ended: Ended::default(),
+            kept: Kept::default(),
             deletions: Deletions::default(),
             store: Store::Known,
             signals: Vec::new(),
@@ -275,14 +279,20 @@ impl CheckpointCoordinator {
     pub(crate) fn on_acknowledged(&mut self, ack: Acknowledgement, actions: &mut Vec<JobAction>) {
         let id = ack.checkpoint;
         let snapshot = ack.snapshot(self.now.monotonic);
-        let Some(pending) = self.pending.get_mut(&id) else {
+        let Some(pending) = self.pending.get(&id) else {
             self.on_late_acknowledgement(ack, actions);
             return;
         };
         if pending.attempt != ack.attempt {
             return;
         }
+        let unknown = self.unknown_file(pending, ack.subtask, &ack.state);
+        let pending = self.pending.get_mut(&id).expect("it was just found");
         match pending.acknowledge(ack.subtask, ack.state) {
+            Ack::Accepted if unknown.is_some() => {
+                let reason = unknown.expect("this was just asked");
+                self.abort(id, reason, actions);
+            }
             Ack::Accepted => {
                 self.statistics.on_snapshot(&snapshot);
                 self.finalise_next(actions);
@@ -290,7 +300,8 @@ impl CheckpointCoordinator {
             Ack::Duplicate => {}
             Ack::Unknown(state) => {
                 let location = pending.barrier.location.clone();
-                let files: Vec<FileHandle> = state.files().cloned().collect();
+                let own = state.files().filter(|file| pending.owns(file));
+                let files: Vec<FileHandle> = own.cloned().collect();
                 self.discard(id, location.filter(|_| !files.is_empty()), files, actions);
             }
         }
@@ -304,15 +315,14 @@ impl CheckpointCoordinator {
         }
         self.statistics
             .on_late_snapshot(&ack.snapshot(self.now.monotonic));
-        let mut files: Vec<FileHandle> = ack.state.files().cloned().collect();
         let location = match self.ended.claim_late(id, ack.subtask) {
             Late::Leave => return,
             Late::Discard(location) => location,
-            Late::DiscardOwn => {
-                files.retain(|file| !file.lies_elsewhere());
-                None
-            }
+            Late::DiscardOwn => None,
         };
+        // Others belong to the checkpoint that it would have rested on.
+        let own = |file: &&FileHandle| file.is_of(id, location.as_ref());
+        let files: Vec<FileHandle> = ack.state.files().filter(own).cloned().collect();
         if !files.is_empty() {
             self.discard(id, location, files, actions);
         }
@@ -365,6 +375,7 @@ impl CheckpointCoordinator {
         self.retained = completed;
         self.retained.sort_by_key(|completed| completed.id);
         self.retained.dedup_by_key(|completed| completed.id);
+        self.on_kept_recovered();
         self.store = Store::Known;
     }
 
@@ -426,5 +437,6 @@ impl CheckpointCoordinator {
             "progress is counted"
         );
         assert!(self.signals.is_empty(), "signals are reacted to");
+        self.check_shared();
     }
 }

@@ -87,6 +87,11 @@ impl PendingCheckpoint {
         self.barrier.kind
     }
 
+    /// Whether the file was written for this checkpoint.
+    pub(crate) fn owns(&self, file: &FileHandle) -> bool {
+        file.is_of(self.id(), self.barrier.location.as_ref())
+    }
+
     /// Takes over a subtask's state.
     pub(crate) fn acknowledge(&mut self, subtask: SubtaskId, state: SubtaskState) -> Ack {
         let Some(position) = self.subtasks.position(subtask) else {
@@ -137,15 +142,18 @@ impl PendingCheckpoint {
         }
     }
 
-    /// Gives up the files: which subtasks they came from (strangers' are discarded already).
+    /// Gives up the files that were written for it: which subtasks they came from (strangers' are
+    /// discarded already).
     pub(crate) fn into_files(self) -> (SubtaskSet, Vec<FileHandle>) {
+        let (id, location) = (self.id(), self.barrier.location.as_ref());
         let states = self.states.all();
         let acknowledged = states.iter().enumerate().filter(|(_, s)| s.is_some());
         let mut subtasks = SubtaskSet::new(Arc::clone(&self.subtasks));
         subtasks.extend(acknowledged.map(|(position, _)| self.subtasks.subtask(position)));
         subtasks.extend(self.strangers);
         let files = states.iter().flatten().flat_map(SubtaskState::files);
-        let files = files.cloned().collect();
+        let files = files.filter(|file| file.is_of(id, location)).cloned();
+        let files = files.collect();
         (subtasks, files)
     }
 
@@ -355,17 +363,19 @@ mod tests {
     #[test]
     fn an_abort_gives_up_every_file_once() {
         let mut pending = pending();
-        pending.acknowledge(subtask(0, 0), with_file("enumerator"));
-        pending.acknowledge(subtask(2, 3), with_file("reader"));
-        pending.acknowledge(subtask(2, 3), with_file("again"));
-        pending.acknowledge(subtask(7, 0), with_file("stranger"));
+        pending.acknowledge(subtask(0, 0), with_file("chk-1/enumerator"));
+        pending.acknowledge(subtask(2, 3), with_file("chk-1/reader"));
+        pending.acknowledge(subtask(2, 3), with_file("chk-1/again"));
+        // A file of an earlier checkpoint isn't this one's to give up.
+        pending.acknowledge(subtask(2, 1), with_file("chk-0/base"));
+        pending.acknowledge(subtask(7, 0), with_file("chk-1/stranger"));
         let (mut subtasks, files) = pending.into_files();
-        for known in [subtask(0, 0), subtask(2, 3), subtask(7, 0)] {
+        for known in [subtask(0, 0), subtask(2, 1), subtask(2, 3), subtask(7, 0)] {
             assert!(!subtasks.insert(known), "{known}");
         }
         assert!(subtasks.insert(subtask(2, 2)) && subtasks.insert(subtask(7, 1)));
         let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        assert_eq!(names, ["enumerator", "reader"]);
+        assert_eq!(names, ["chk-1/enumerator", "chk-1/reader"]);
     }
 
     #[test]

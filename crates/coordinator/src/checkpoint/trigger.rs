@@ -160,15 +160,17 @@ impl CheckpointCoordinator {
             let directory = queued.directory.as_ref()?;
             Some(directory.child(&savepoint_name(self.job, id)))
         };
+        let kind = match (&queued, due) {
+            (Some(queued), _) => queued.kind,
+            (None, Due::Final) => SnapshotKind::Final,
+            (None, _) => SnapshotKind::Checkpoint,
+        };
+        let format = self.allowed(queued.as_ref().map_or(self.settings.format, |q| q.format));
         let barrier = CheckpointBarrier {
             checkpoint: id,
-            kind: match (&queued, due) {
-                (Some(queued), _) => queued.kind,
-                (None, Due::Final) => SnapshotKind::Final,
-                (None, _) => SnapshotKind::Checkpoint,
-            },
-            format: self.allowed(queued.as_ref().map_or(self.settings.format, |q| q.format)),
-            base: None,
+            kind,
+            format,
+            base: self.base(attempt, kind, format),
             location: queued.as_ref().and_then(folder),
             created: self.now.wall,
         };

@@ -155,9 +155,11 @@ impl Job {
         self.react(actions);
         self.on_event(event, actions);
         self.react(actions);
+        self.release_bases(actions);
         self.conclude_if_over(actions);
         self.restart_if_due(actions);
         self.checkpoints.trigger_due(actions);
+        self.release_bases(actions);
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
@@ -413,6 +415,13 @@ impl Job {
                 }
             }
             _ => FailureReason::Attempt { cause },
+        }
+    }
+
+    /// Deletes what nothing under way rests on any more, unless everything is over.
+    fn release_bases(&mut self, actions: &mut Vec<JobAction>) {
+        if !matches!(self.phase, Phase::Ended) {
+            self.checkpoints.release_bases(actions);
         }
     }
 

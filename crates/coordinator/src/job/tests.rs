@@ -53,11 +53,23 @@ fn settings() -> JobSettings {
     }
 }
 
+/// Nothing of it is needed any more.
+fn dropped(checkpoint: CompletedCheckpoint) -> JobAction {
+    JobAction::DropCompleted {
+        checkpoint: Box::new(checkpoint),
+        spared: Vec::new(),
+    }
+}
+
+/// State in the file `f7` of `chk-7`, for instance.
 fn counts(name: &str) -> SubtaskState {
     SubtaskState {
         keyed: Some(KeyedStateHandle::of_file(
             FileHandle {
-                name: name.to_owned(),
+                name: match name.strip_prefix('f') {
+                    Some(id) => format!("chk-{id}/{name}"),
+                    None => format!("chk-7/{name}"),
+                },
                 bytes: 10,
                 crc32c: 1,
             },
@@ -321,8 +333,8 @@ fn a_checkpoint_from_trigger_to_completion() {
                 to: NoticeTarget::All,
             },
             // Two were recovered, though one is retained.
-            JobAction::DropCompleted(Box::new(completed(6, 1, 60, "f6"))),
-            JobAction::DropCompleted(Box::new(completed(8, 2, 80, "f8"))),
+            dropped(completed(6, 1, 60, "f6")),
+            dropped(completed(8, 2, 80, "f8")),
         ]
     );
     assert_eq!(job.latest_completed(), Some(&*expected));
@@ -343,7 +355,7 @@ fn statistics_tell_what_happened() {
         let event = report(Report::Acknowledged {
             checkpoint: CheckpointId(21),
             subtask: subtask(operator),
-            state: counts(&format!("f{operator}")),
+            state: counts("f21"),
             metrics,
         });
         step(&mut job, 10, event);
@@ -383,7 +395,7 @@ fn a_recovered_checkpoint_that_does_not_fit_ends_the_job() {
     let mut job = running();
     step(&mut job, 10, JobEvent::Tick);
     for operator in [0, 1] {
-        step(&mut job, 10, acknowledged(21, operator, counts("f")));
+        step(&mut job, 10, acknowledged(21, operator, counts("f21")));
     }
     let checkpoint = CheckpointId(21);
     let outcome = WriteOutcome::Unknown {

@@ -33,12 +33,18 @@ impl World {
             // Its file would be left to a sweep: nothing follows the end.
             return;
         }
-        let state = self
-            .acknowledged
-            .entry((checkpoint, subtask))
-            .or_insert_with(|| (attempt, state(checkpoint, subtask)))
-            .1
-            .clone();
+        let state = match self.acknowledged.get(&(checkpoint, subtask)) {
+            Some((_, state)) => state.clone(),
+            None => {
+                let barrier = &self.barriers[&checkpoint];
+                let base = barrier
+                    .base
+                    .map(|base| &self.acknowledged[&(base, subtask)].1);
+                state(barrier, subtask, base)
+            }
+        };
+        let first = (attempt, state.clone());
+        self.acknowledged.insert((checkpoint, subtask), first);
         let metrics = SnapshotMetrics::default();
         let report = Report::Acknowledged {
             checkpoint,

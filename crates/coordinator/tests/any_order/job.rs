@@ -2,8 +2,8 @@
 
 use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::{
-    CheckpointId, FileHandle, KeyGroupRange, KeyedStateHandle, MaxParallelism, OperatorId,
-    OperatorUid, SubtaskId, SubtaskState,
+    CheckpointBarrier, FileHandle, KeyGroupRange, KeyedPiece, KeyedStateHandle, MaxParallelism,
+    OperatorId, OperatorUid, SubtaskId, SubtaskState,
 };
 
 pub(crate) fn graph() -> JobGraph {
@@ -41,16 +41,37 @@ fn key_groups(subtask: SubtaskId) -> KeyGroupRange {
     .expect("parallelism is below the number of key groups")
 }
 
-pub(crate) fn state(checkpoint: CheckpointId, subtask: SubtaskId) -> SubtaskState {
+/// A new file of its own, and some of what the subtask had in the base of the checkpoint.
+pub(crate) fn state(
+    barrier: &CheckpointBarrier,
+    subtask: SubtaskId,
+    base: Option<&SubtaskState>,
+) -> SubtaskState {
+    let id = barrier.checkpoint;
+    let folder = match &barrier.location {
+        None => id.to_string(),
+        Some(location) => location.to_string(),
+    };
+    let old = base.iter().flat_map(|base| base.files()).cloned();
+    let mut pieces: Vec<KeyedPiece> = old.map(KeyedPiece::File).collect();
+    // Of some subtasks all of it, of others the newest part; and sometimes nothing is new.
+    let mix =
+        id.0.wrapping_add(u64::from(subtask.index) * 3 + u64::from(subtask.operator.0));
+    if mix.is_multiple_of(3) {
+        pieces.truncate(1);
+    }
+    if pieces.is_empty() || mix % 4 != 1 {
+        pieces.push(KeyedPiece::File(FileHandle {
+            name: format!("{folder}/{subtask}"),
+            bytes: 1,
+            crc32c: 0,
+        }));
+    }
     SubtaskState {
-        keyed: Some(KeyedStateHandle::of_file(
-            FileHandle {
-                name: format!("{checkpoint}/{subtask}"),
-                bytes: 1,
-                crc32c: 0,
-            },
-            key_groups(subtask),
-        )),
+        keyed: Some(KeyedStateHandle {
+            pieces,
+            key_groups: key_groups(subtask),
+        }),
         ..SubtaskState::default()
     }
 }

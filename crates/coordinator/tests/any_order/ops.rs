@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_coordinator::CheckpointSettings;
+use tidegate_types::SnapshotFormat;
 
 /// What happens next. Numbers pick among what is possible at that moment.
 #[derive(Clone, Debug)]
@@ -69,17 +70,31 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
 pub(crate) fn settings() -> impl Strategy<Value = CheckpointSettings> {
     let interval = prop_oneof![Just(None), (1u64..300).prop_map(Some)];
     let tolerable = prop_oneof![Just(None), (0u32..4).prop_map(Some)];
-    (interval, 1u64..1000, 0u64..200, 1u32..4, tolerable, 1u32..4).prop_map(
-        |(interval, timeout, pause, max_concurrent, tolerable_failures, retained)| {
-            CheckpointSettings {
-                interval: interval.map(Duration::from_millis),
-                timeout: Duration::from_millis(timeout),
-                min_pause: Duration::from_millis(pause),
-                max_concurrent,
-                tolerable_failures,
-                retained,
-                ..CheckpointSettings::default()
-            }
-        },
+    let format = prop_oneof![
+        Just(SnapshotFormat::Full),
+        Just(SnapshotFormat::Incremental)
+    ];
+    (
+        interval,
+        1u64..1000,
+        0u64..200,
+        1u32..4,
+        tolerable,
+        1u32..4,
+        format,
     )
+        .prop_map(
+            |(interval, timeout, pause, max_concurrent, tolerable_failures, retained, format)| {
+                CheckpointSettings {
+                    interval: interval.map(Duration::from_millis),
+                    timeout: Duration::from_millis(timeout),
+                    min_pause: Duration::from_millis(pause),
+                    max_concurrent,
+                    tolerable_failures,
+                    retained,
+                    format,
+                    ..CheckpointSettings::default()
+                }
+            },
+        )
 }

@@ -10,8 +10,8 @@ use tidegate_coordinator::{
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{Notice, WriteOutcome};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis, Owner,
-    SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
+    AttemptNumber, CheckpointBarrier, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis,
+    Owner, SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
 };
 
 use crate::job::graph;
@@ -32,6 +32,7 @@ pub(crate) struct World {
     pub(crate) alive: bool,
     /// By id: the attempt it was triggered in, and its kind.
     pub(crate) triggered: BTreeMap<CheckpointId, (u64, SnapshotKind)>,
+    pub(crate) barriers: BTreeMap<CheckpointId, CheckpointBarrier>,
     pub(crate) under_way: BTreeSet<CheckpointId>,
     /// Acknowledgements by checkpoint and subtask, to be repeated.
     pub(crate) acknowledged: BTreeMap<(CheckpointId, SubtaskId), (u64, SubtaskState)>,
@@ -41,6 +42,8 @@ pub(crate) struct World {
     /// Writes of unknown outcome that may still come to pass.
     pub(crate) late: Vec<CheckpointId>,
     pub(crate) in_doubt: BTreeSet<CheckpointId>,
+    /// What was listed when the store was last read.
+    pub(crate) listed: BTreeSet<CheckpointId>,
     pub(crate) announced: CheckpointId,
     pub(crate) discarded: BTreeSet<String>,
     /// Savepoints that have completed: the user's.
@@ -65,7 +68,7 @@ fn is_cleaning(action: &JobAction) -> bool {
         action,
         JobAction::ReserveIds { .. }
             | JobAction::PrepareSavepoint { .. }
-            | JobAction::DropCompleted(_)
+            | JobAction::DropCompleted { .. }
             | JobAction::DiscardFiles { .. }
     )
 }
@@ -94,11 +97,13 @@ impl World {
             attempt: 0,
             alive: false,
             triggered: BTreeMap::new(),
+            barriers: BTreeMap::new(),
             under_way: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
             metadata: BTreeMap::new(),
             store: BTreeMap::new(),
             late: vec![],
+            listed: BTreeSet::new(),
             in_doubt: BTreeSet::new(),
             announced: CheckpointId::NONE,
             discarded: BTreeSet::new(),
@@ -137,7 +142,13 @@ impl World {
         let limited = |id: &&CheckpointId| self.triggered[id].1 == SnapshotKind::Checkpoint;
         let count = self.under_way.iter().filter(limited).count();
         assert!(count <= self.max_concurrent, "concurrency is limited");
-        for completed in self.store.values().chain(self.savepoints.values()) {
+        // One that appears after the store was read came too late to count.
+        let counts = |completed: &&CompletedCheckpoint| {
+            let id = &completed.id;
+            !self.in_doubt.contains(id) || self.listed.contains(id)
+        };
+        let listed = self.store.values().filter(counts);
+        for completed in listed.chain(self.savepoints.values()) {
             for file in completed.files() {
                 let gone = self.discarded.contains(&file.name);
                 assert!(!gone, "{} of {} is gone", file.name, completed.id);
@@ -153,13 +164,18 @@ impl World {
                 assert_eq!(attempt.0, self.attempt, "notices go to the running attempt");
                 self.on_notice(notice.clone());
             }
-            JobAction::DropCompleted(_) | JobAction::DiscardFiles { .. } => self.delete(action),
+            JobAction::DropCompleted { .. } | JobAction::DiscardFiles { .. } => {
+                self.delete(action);
+            }
             JobAction::DiscardHistory(completed) => {
                 let ascending = completed.windows(2).all(|pair| pair[0].id < pair[1].id);
                 assert!(ascending && !completed.is_empty());
-                completed
-                    .iter()
-                    .for_each(|completed| self.drop_completed(completed));
+                for (index, dropped) in completed.iter().enumerate() {
+                    let later = completed[index + 1..].iter();
+                    let spared: Vec<FileHandle> =
+                        later.flat_map(|later| later.files()).cloned().collect();
+                    self.drop_completed(dropped, &spared);
+                }
             }
             JobAction::StartAttempt {
                 attempt, restore, ..
@@ -206,7 +222,9 @@ impl World {
 
     fn delete(&mut self, action: JobAction) {
         match &action {
-            JobAction::DropCompleted(dropped) => self.drop_completed(dropped),
+            JobAction::DropCompleted { checkpoint, spared } => {
+                self.drop_completed(checkpoint, spared);
+            }
             JobAction::DiscardFiles {
                 checkpoint,
                 location,
@@ -226,11 +244,12 @@ impl World {
         self.outstanding.push(action);
     }
 
-    fn drop_completed(&mut self, dropped: &CompletedCheckpoint) {
+    fn drop_completed(&mut self, dropped: &CompletedCheckpoint, spared: &[FileHandle]) {
         self.store.remove(&dropped.id);
         match dropped.owner {
             Owner::Job => {
-                let files: Vec<FileHandle> = dropped.files().cloned().collect();
+                let files = dropped.files().filter(|file| !spared.contains(file));
+                let files: Vec<FileHandle> = files.cloned().collect();
                 self.discard(dropped.id, &files);
             }
             Owner::User => {
@@ -265,6 +284,12 @@ impl World {
                 self.stopping = barrier.kind.stops();
                 assert_eq!(self.folders.contains(&id), barrier.kind.is_savepoint());
                 self.triggered.insert(id, (self.attempt, barrier.kind));
+                if let Some(base) = barrier.base {
+                    let base = &self.store[&base];
+                    assert_eq!(base.attempt.0, self.attempt, "rests on what runs");
+                    assert_eq!(base.owner, Owner::Job);
+                }
+                self.barriers.insert(id, barrier);
                 self.under_way.insert(id);
             }
             Notice::Completed { checkpoint } => {
@@ -379,9 +404,11 @@ impl World {
                 }
             }
             JobAction::RecoverCompleted => {
-                let listed = self.store.values().cloned().collect();
                 let completed = match outcome {
-                    WriteOutcome::Done => Ok(listed),
+                    WriteOutcome::Done => {
+                        self.listed = self.store.keys().copied().collect();
+                        Ok(self.store.values().cloned().collect())
+                    }
                     _ => Err("injected".to_owned()),
                 };
                 JobEvent::Recovered { completed }
@@ -396,7 +423,7 @@ impl World {
                     outcome,
                 }
             }
-            JobAction::DropCompleted(checkpoint) => JobEvent::Deleted {
+            JobAction::DropCompleted { checkpoint, .. } => JobEvent::Deleted {
                 checkpoint: checkpoint.id,
             },
             JobAction::DiscardFiles { checkpoint, .. } => JobEvent::Deleted { checkpoint },
@@ -428,12 +455,14 @@ impl World {
         }
     }
 
-    /// Every file that was ever handed in is owned, discarded or in doubt.
+    /// Every new file that was ever handed in is owned, discarded or in doubt, or something in
+    /// doubt rests on it.
     pub(crate) fn check_leaks(&mut self) {
         let owned: BTreeSet<&str> = self
             .store
             .values()
             .chain(self.savepoints.values())
+            .chain(self.in_doubt.iter().filter_map(|id| self.metadata.get(id)))
             .flat_map(|completed| completed.files())
             .map(|file| file.name.as_str())
             .collect();

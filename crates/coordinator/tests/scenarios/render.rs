@@ -4,7 +4,9 @@ use tidegate_coordinator::{
     Answer, JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision, TriggerRefusal,
 };
 use tidegate_types::message::Notice;
-use tidegate_types::{CheckpointId, FileHandle, SnapshotFormat, SnapshotKind, SnapshotLocation};
+use tidegate_types::{
+    CheckpointId, CompletedCheckpoint, FileHandle, SnapshotFormat, SnapshotKind, SnapshotLocation,
+};
 
 pub(crate) fn action(action: &JobAction) -> String {
     match action {
@@ -28,7 +30,8 @@ pub(crate) fn action(action: &JobAction) -> String {
         JobAction::ReserveIds { up_to } => format!("reserve-ids {up_to}"),
         JobAction::PublishMetadata(checkpoint) => {
             let files: Vec<FileHandle> = checkpoint.files().cloned().collect();
-            format!("publish {}{}", checkpoint.id, names(&files))
+            let names = names(checkpoint.id, &checkpoint.location, &files);
+            format!("publish {}{names}", checkpoint.id)
         }
         JobAction::StorePointer {
             checkpoint,
@@ -40,7 +43,7 @@ pub(crate) fn action(action: &JobAction) -> String {
             location: Some(location),
             owner,
         } => format!("store-pointer {checkpoint} at {location}, {owner:?} owns it"),
-        JobAction::DropCompleted(checkpoint) => format!("drop {}", checkpoint.id),
+        JobAction::DropCompleted { checkpoint, spared } => dropped(checkpoint, spared),
         JobAction::DiscardHistory(completed) => {
             let ids = completed
                 .iter()
@@ -57,7 +60,7 @@ pub(crate) fn action(action: &JobAction) -> String {
             format!(
                 "discard {checkpoint}{}{metadata}{}",
                 at(location),
-                names(files)
+                names(*checkpoint, location, files)
             )
         }
         JobAction::RecoverCompleted => "recover".to_owned(),
@@ -136,10 +139,12 @@ fn notice(notice: &Notice) -> String {
     match notice {
         Notice::Trigger(barrier) => {
             let (id, created) = (barrier.checkpoint, barrier.created.0);
-            let format = match barrier.format {
-                SnapshotFormat::Full => "",
-                SnapshotFormat::Incremental => " incremental",
-                SnapshotFormat::Canonical => " canonical",
+            let format = match (barrier.format, barrier.base) {
+                (SnapshotFormat::Full, None) => String::new(),
+                (SnapshotFormat::Incremental, None) => " incremental".to_owned(),
+                (SnapshotFormat::Incremental, Some(base)) => format!(" incremental on {base}"),
+                (SnapshotFormat::Canonical, None) => " canonical".to_owned(),
+                (full, Some(base)) => panic!("{full:?} on {base}"),
             };
             let (kind, at) = (suffix(barrier.kind), at(&barrier.location));
             format!("trigger {id}{kind}{format}{at} created={created}ms")
@@ -166,8 +171,25 @@ fn suffix(kind: SnapshotKind) -> &'static str {
     }
 }
 
-fn names(files: &[FileHandle]) -> String {
-    files.iter().map(|file| format!(" {}", file.name)).collect()
+fn dropped(checkpoint: &CompletedCheckpoint, spared: &[FileHandle]) -> String {
+    let goes = |file: &&FileHandle| !spared.contains(file) && !checkpoint.owns(file);
+    let older: Vec<FileHandle> = checkpoint.files().filter(goes).cloned().collect();
+    let list = |what: &str, files: &[FileHandle]| match files {
+        [] => String::new(),
+        files => format!("{what}{}", names(checkpoint.id, &None, files)),
+    };
+    let (with, sparing) = (list(" with", &older), list(", sparing", spared));
+    format!("drop {}{with}{sparing}", checkpoint.id)
+}
+
+/// Names without the folder that the checkpoint has to itself.
+fn names(id: CheckpointId, at: &Option<SnapshotLocation>, files: &[FileHandle]) -> String {
+    let name = |file: &FileHandle| {
+        let own = file.is_of(id, at.as_ref());
+        let short = file.name.rsplit('/').next().filter(|_| own);
+        format!(" {}", short.unwrap_or(&file.name))
+    };
+    files.iter().map(name).collect()
 }
 
 fn note(note: &JobNote) -> String {

@@ -14,7 +14,7 @@
 //! running S                                  subtasks report that they run
 //! decline-many N                             so many checkpoints come and go
 //! boot                                       all of the above until every subtask runs
-//! ack CHK S [file=F] [attempt=N]             `file=each`: a file per subtask
+//! ack CHK S [file=F,…] [attempt=N]           `file=each`: a file per subtask
 //! decline CHK S REASON
 //! published CHK [outcome] · stored CHK [outcome]
 //! complete CHK                               ack by all, published, stored
@@ -36,8 +36,8 @@ use tidegate_types::message::{
     AddressedReport, Notice, Report, SnapshotMetrics, SubtaskFailure, WriteOutcome,
 };
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange,
-    KeyedStateHandle, Millis, SubtaskId, SubtaskState, UnixMillis,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange, KeyedPiece,
+    KeyedStateHandle, Millis, SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
 };
 
 use crate::parse::{self, Command};
@@ -67,6 +67,8 @@ pub(crate) struct World {
     /// Whether deletions report back only when a command says so.
     slow_deletions: bool,
     discarded: BTreeSet<String>,
+    /// The folders of savepoints.
+    locations: BTreeMap<CheckpointId, SnapshotLocation>,
 }
 
 impl World {
@@ -154,13 +156,63 @@ impl World {
             JobAction::PublishMetadata(checkpoint) => {
                 self.published.insert(checkpoint.id, (**checkpoint).clone());
             }
-            JobAction::DiscardFiles { files, .. } => {
-                for file in files {
-                    let new = self.discarded.insert(file.name.clone());
-                    assert!(new, "{} is discarded twice", file.name);
-                }
+            JobAction::PrepareSavepoint {
+                checkpoint,
+                location,
+            } => {
+                self.locations.insert(*checkpoint, location.clone());
+            }
+            JobAction::DiscardFiles { files, .. } => self.discard(files.iter()),
+            JobAction::DropCompleted { checkpoint, spared } => {
+                let gone = checkpoint.files().filter(|file| !spared.contains(file));
+                self.discard(gone);
             }
             _ => {}
+        }
+    }
+
+    /// Files are named as they are shown: new ones without the folder, old ones with theirs.
+    fn acknowledged(&self, id: CheckpointId, subtask: SubtaskId, files: Option<&str>) -> Report {
+        let folder = match self.locations.get(&id) {
+            None => id.to_string(),
+            Some(location) => location.to_string(),
+        };
+        let name = |name: &str| match name {
+            "each" => format!("{folder}/{}-{subtask}", id.0),
+            old if old.contains('/') => old.to_owned(),
+            new => format!("{folder}/{new}"),
+        };
+        let piece = |text: &str| {
+            KeyedPiece::File(FileHandle {
+                name: name(text),
+                bytes: 100,
+                crc32c: 0,
+            })
+        };
+        let keyed = files.map(|files| KeyedStateHandle {
+            pieces: files.split(',').map(piece).collect(),
+            key_groups: KeyGroupRange { start: 0, end: 127 },
+        });
+        Report::Acknowledged {
+            checkpoint: id,
+            subtask,
+            state: SubtaskState {
+                keyed,
+                ..SubtaskState::default()
+            },
+            metrics: SnapshotMetrics {
+                alignment: Duration::from_micros(300),
+                sync: Duration::from_micros(20),
+                write: Duration::from_millis(2),
+                ..SnapshotMetrics::default()
+            },
+        }
+    }
+
+    fn discard<'a>(&mut self, files: impl Iterator<Item = &'a FileHandle>) {
+        for file in files {
+            let new = self.discarded.insert(file.name.clone());
+            assert!(new, "{} is discarded twice", file.name);
         }
     }
 
@@ -194,7 +246,8 @@ impl World {
     fn complete(&mut self, checkpoint: CheckpointId) -> Vec<String> {
         let mut shown = Vec::new();
         for subtask in self.graph.subtasks() {
-            shown.extend(self.report(acknowledged(checkpoint, subtask, None)));
+            let report = self.acknowledged(checkpoint, subtask, None);
+            shown.extend(self.report(report));
         }
         let outcome = WriteOutcome::Done;
         shown.extend(self.step(JobEvent::MetadataPublished {
@@ -314,7 +367,7 @@ impl World {
             "ack" => named(2, self.graph.subtasks())
                 .map(|subtask| {
                     let file = command.options.get("file").copied();
-                    acknowledged(id(1), subtask, file)
+                    self.acknowledged(id(1), subtask, file)
                 })
                 .collect(),
             "decline" => named(2, vec![])
@@ -352,38 +405,9 @@ impl World {
 /// The checkpoint that an action deletes something of.
 fn deletion(action: &JobAction) -> Option<CheckpointId> {
     match action {
-        JobAction::DropCompleted(checkpoint) => Some(checkpoint.id),
+        JobAction::DropCompleted { checkpoint, .. } => Some(checkpoint.id),
         JobAction::DiscardFiles { checkpoint, .. } => Some(*checkpoint),
         _ => None,
-    }
-}
-
-fn acknowledged(checkpoint: CheckpointId, subtask: SubtaskId, file: Option<&str>) -> Report {
-    let name = match file {
-        Some("each") => Some(format!("{}-{subtask}", checkpoint.0)),
-        file => file.map(str::to_owned),
-    };
-    let keyed = name.map(|name| {
-        let file = FileHandle {
-            name,
-            bytes: 100,
-            crc32c: 0,
-        };
-        KeyedStateHandle::of_file(file, KeyGroupRange { start: 0, end: 127 })
-    });
-    Report::Acknowledged {
-        checkpoint,
-        subtask,
-        state: SubtaskState {
-            keyed,
-            ..SubtaskState::default()
-        },
-        metrics: SnapshotMetrics {
-            alignment: Duration::from_micros(300),
-            sync: Duration::from_micros(20),
-            write: Duration::from_millis(2),
-            ..SnapshotMetrics::default()
-        },
     }
 }
 

@@ -1,23 +1,26 @@
 //! Background threads: snapshots are written, sealed and acknowledged here; transactions are
 //! committed. One step of the simulation does one thing that a crash can come after.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use tidegate_types::message::{DeclineReason, Report, SnapshotMetrics, SubtaskFailure};
 use tidegate_types::{
-    AttemptNumber, CheckpointBarrier, CheckpointId, KeyGroupRange, KeyedStateHandle, ListState,
-    SnapshotLocation, SubtaskId, SubtaskState,
+    AttemptNumber, CheckpointBarrier, CheckpointId, KeyGroupRange, KeyedPiece, KeyedStateHandle,
+    ListState, SnapshotLocation, SubtaskId, SubtaskState,
 };
 
 use crate::external::{State, TransactionId};
 use crate::invariants::Checked;
 use crate::mutation::Mutation;
 use crate::outside::Outside;
-use crate::store::{Counts, Target};
+use crate::store::{Counts, Target, encode_counts};
 use crate::topology::Kind;
 use crate::trace::trace;
 
 use super::barriers::commit_later;
+use super::increments::TakenState;
 use super::logic::{Frozen, Logic};
 use super::subtask::{Cancelled, Subtask};
 use super::{Attempt, Hands, Lane, Stop, Thread};
@@ -44,12 +47,33 @@ enum Keyed {
     Written(KeyedStateHandle),
 }
 
+/// What needs no file: because nothing has changed, or little.
+fn written_at_once(
+    base: &[KeyedPiece],
+    changed: Option<Counts>,
+    key_groups: KeyGroupRange,
+    outside: &mut Outside,
+) -> Keyed {
+    let mut pieces = base.to_vec();
+    match changed {
+        Some(changed) if changed.len() <= 2 && outside.rng.chance(0.5) => {
+            pieces.push(KeyedPiece::Inline(encode_counts(&changed).into()));
+        }
+        Some(changed) => return Keyed::ToWrite(changed),
+        None => {}
+    }
+    Keyed::Written(KeyedStateHandle { pieces, key_groups })
+}
+
 /// One subtask's part of one checkpoint, between freezing and acknowledging.
 pub(crate) struct SnapshotJob {
     subtask: SubtaskId,
     checkpoint: CheckpointId,
     location: Option<SnapshotLocation>,
     keyed: Keyed,
+    /// Older pieces that it refers to.
+    base: Vec<KeyedPiece>,
+    taken: Rc<RefCell<TakenState>>,
     lists: Vec<ListState>,
     finished: bool,
     seals: VecDeque<TransactionId>,
@@ -117,12 +141,25 @@ impl SnapshotJob {
         barrier: CheckpointBarrier,
         frozen: Frozen,
         cancelled: Cancelled,
+        outside: &mut Outside,
     ) -> Self {
+        let mut base = Vec::new();
+        let keyed = match frozen.keyed {
+            None => Keyed::Absent,
+            Some(counts) => {
+                let mut taken = subtask.taken.borrow_mut();
+                let changed;
+                (base, changed) = taken.changes(&barrier, counts, outside);
+                written_at_once(&base, changed, subtask.key_groups, outside)
+            }
+        };
         SnapshotJob {
             subtask: subtask.id,
             checkpoint: barrier.checkpoint,
             location: barrier.location,
-            keyed: frozen.keyed.map_or(Keyed::Absent, Keyed::ToWrite),
+            keyed,
+            base,
+            taken: Rc::clone(&subtask.taken),
             lists: frozen.lists,
             finished: subtask.finished,
             seals: frozen.seals,
@@ -135,7 +172,7 @@ impl SnapshotJob {
 
     /// Whether there is nothing to write.
     pub(super) fn is_instant(&self) -> bool {
-        matches!(self.keyed, Keyed::Absent) && self.seals.is_empty()
+        matches!(self.keyed, Keyed::Absent | Keyed::Written(_)) && self.seals.is_empty()
     }
 
     fn run(&mut self, hands: &mut Hands<'_>) -> Result<Progress, Stop> {
@@ -218,7 +255,10 @@ impl SnapshotJob {
             .store
             .finish(&name, counts)
             .expect("a file under way is there");
-        self.keyed = Keyed::Written(KeyedStateHandle::of_file(file, self.key_groups));
+        let mut pieces = self.base.clone();
+        pieces.push(KeyedPiece::File(file));
+        let key_groups = self.key_groups;
+        self.keyed = Keyed::Written(KeyedStateHandle { pieces, key_groups });
         Ok(Progress::More)
     }
 
@@ -249,7 +289,8 @@ impl SnapshotJob {
             return Ok(Progress::More);
         }
         if let Keyed::Written(handle) = &self.keyed {
-            for file in handle.files() {
+            let old: Vec<_> = self.base.iter().filter_map(KeyedPiece::file).collect();
+            for file in handle.files().filter(|file| !old.contains(file)) {
                 outside.store.delete(&Target::File(file.name.clone()));
             }
         }
@@ -290,7 +331,10 @@ impl SnapshotJob {
     pub(super) fn acknowledge(&mut self, lane: Lane, hands: &mut Hands<'_>) {
         let (checkpoint, subtask) = (self.checkpoint, self.subtask);
         let keyed = match std::mem::replace(&mut self.keyed, Keyed::Absent) {
-            Keyed::Written(handle) => Some(handle),
+            Keyed::Written(handle) => {
+                self.taken.borrow_mut().acknowledged(checkpoint, &handle);
+                Some(handle)
+            }
             _ => None,
         };
         let lists = std::mem::take(&mut self.lists);

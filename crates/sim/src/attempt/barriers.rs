@@ -182,7 +182,7 @@ impl Subtask {
             hands.outside,
             "{} {id} snapshots {checkpoint}", hands.attempt
         );
-        let mut job = SnapshotJob::new(self, barrier, frozen, cancelled);
+        let mut job = SnapshotJob::new(self, barrier, frozen, cancelled, hands.outside);
         if job.is_instant() {
             job.acknowledge(lane, hands);
         } else {

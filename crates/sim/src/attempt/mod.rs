@@ -6,6 +6,7 @@
 
 mod background;
 mod barriers;
+mod increments;
 mod logic;
 mod output;
 mod subtask;

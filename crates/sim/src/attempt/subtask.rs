@@ -1,7 +1,7 @@
 //! A simulated subtask around the real `Alignment`. It takes items, works and ends by the same
 //! rules as the real one, but one small piece at a time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -14,6 +14,7 @@ use crate::outside::Outside;
 use crate::record::{Channel, Payload, Record, Split, record_at};
 use crate::topology::Kind;
 
+use super::increments::TakenState;
 use super::logic::{Held, Logic};
 use super::output::EdgeOutput;
 use super::{Hands, Lane, Stop, Thread};
@@ -41,6 +42,7 @@ pub(crate) struct Subtask {
     current: Option<(usize, VecDeque<Record>)>,
     pub(super) passed: CheckpointId,
     pub(super) snapshots: Vec<(CheckpointId, Cancelled)>,
+    pub(super) taken: Rc<RefCell<TakenState>>,
     pub(super) finished: bool,
     pub(super) end_sent: bool,
     /// A stop's barrier has passed: a source emits nothing any more.
@@ -74,6 +76,7 @@ impl Subtask {
             current: None,
             passed: CheckpointId::NONE,
             snapshots: Vec::new(),
+            taken: Rc::default(),
             finished: restore.finished,
             end_sent: false,
             stopped: false,

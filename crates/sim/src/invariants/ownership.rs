@@ -29,6 +29,8 @@ pub(crate) struct Ownership {
     discarded: BTreeSet<String>,
     /// Ever discarded: their deletion may still be under way.
     given_up: BTreeSet<String>,
+    /// Of dropped checkpoints, since something else refers to them or may come to do so.
+    spared: BTreeSet<String>,
     in_doubt: BTreeSet<CheckpointId>,
     /// The newest checkpoint that has ended.
     newest: Option<CheckpointId>,
@@ -87,6 +89,12 @@ impl Ownership {
         Ok(())
     }
 
+    /// These outlive a checkpoint that is dropped.
+    pub(crate) fn on_spared(&mut self, files: &[FileHandle]) {
+        let names = files.iter().map(|file| file.name.clone());
+        self.spared.extend(names);
+    }
+
     pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId) {
         self.completed = Some(checkpoint);
     }
@@ -105,6 +113,7 @@ impl Ownership {
             **checkpoint < completed
                 && !name.contains("://")
                 && !self.given_up.contains(*name)
+                && !self.spared.contains(*name)
                 && !self.in_doubt.contains(checkpoint)
                 && !live.contains(name.as_str())
         });
@@ -120,6 +129,8 @@ impl Ownership {
             let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
             store.files.contains_key(*name)
                 && !live.contains(name.as_str())
+                // Their turn may come after the end: the sweep's.
+                && !self.spared.contains(*name)
                 && !self.in_doubt.contains(checkpoint)
                 && !store.elsewhere.contains_key(&SnapshotLocation::new(folder))
         });

@@ -102,6 +102,8 @@ fn intact(folder: &SnapshotLocation, store: &Store) -> Checked {
             .name
             .rsplit_once('/')
             .is_some_and(|(f, _)| f == folder.as_str());
+        // A checkpoint may rest on others beside it; a savepoint is whole by itself.
+        let inside = inside || !snapshot.kind.is_savepoint();
         ensure(inside && store.open(file).is_some(), NAME, || {
             format!(
                 "`{folder}` needs `{}`, which is elsewhere or gone",

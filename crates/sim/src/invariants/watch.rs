@@ -2,7 +2,7 @@
 
 use tidegate_coordinator::{AbortReason, CheckpointSettings, JobAction, JobEvent, JobNote, Now};
 use tidegate_types::message::Notice;
-use tidegate_types::{CheckpointId, CompletedCheckpoint, SnapshotKind};
+use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, SnapshotKind};
 
 use super::bursts::Bursts;
 use super::concurrency::within_concurrency;
@@ -12,7 +12,7 @@ use super::ownership::Ownership;
 use super::requests::Requests;
 use super::retention::Kept;
 use super::{Checked, pauses_between_reads};
-use crate::store::Store;
+use crate::store::{Store, shared_with_later};
 
 /// The invariants that remember what a process has been told and has done.
 #[derive(Debug)]
@@ -106,10 +106,15 @@ impl Watch {
                 let (retention, in_doubt) = (self.settings.retention, self.ownership.is_in_doubt());
                 self.kept.on_end(end, retention, in_doubt, store)?;
             }
-            JobAction::DropCompleted(checkpoint) => self.on_drop(checkpoint, store)?,
-            JobAction::DiscardHistory(completed) => completed
-                .iter()
-                .try_for_each(|checkpoint| self.on_drop(checkpoint, store))?,
+            JobAction::DropCompleted { checkpoint, spared } => {
+                self.on_drop(checkpoint, spared, store)?;
+            }
+            JobAction::DiscardHistory(completed) => {
+                for (index, checkpoint) in completed.iter().enumerate() {
+                    let spared = shared_with_later(&completed[index..]);
+                    self.on_drop(checkpoint, &spared, store)?;
+                }
+            }
             JobAction::DiscardFiles {
                 checkpoint, files, ..
             } => self.ownership.on_discard(*checkpoint, files.iter())?,
@@ -118,9 +123,16 @@ impl Watch {
         Ok(())
     }
 
-    fn on_drop(&mut self, checkpoint: &CompletedCheckpoint, store: &Store) -> Checked {
+    fn on_drop(
+        &mut self,
+        checkpoint: &CompletedCheckpoint,
+        spared: &[FileHandle],
+        store: &Store,
+    ) -> Checked {
         self.kept.on_drop(checkpoint, store);
-        self.ownership.on_discard(checkpoint.id, checkpoint.files())
+        self.ownership.on_spared(spared);
+        let gone = checkpoint.files().filter(|file| !spared.contains(file));
+        self.ownership.on_discard(checkpoint.id, gone)
     }
 
     fn on_periodic(&mut self, now: Now) -> Checked {
