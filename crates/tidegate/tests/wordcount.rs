@@ -110,8 +110,25 @@ fn an_undisturbed_run_is_exact_and_runs_once() {
 // RS-02, TP-10: kill -9 at random moments, another parallelism at each restart.
 #[test]
 fn kills_and_other_parallelisms_change_nothing() {
-    const SEED: u64 = 11;
-    let mut random = StdRng::seed_from_u64(SEED);
+    let folders = kill_again_and_again(11, &[]);
+    assert!(folders <= 3, "{folders} folders were left by a kill");
+}
+
+// RX-12: the same with files that checkpoints share; none is left in the end, and none was missed.
+#[test]
+fn kills_of_incremental_checkpoints_change_nothing() {
+    let folders = kill_again_and_again(12, &["--incremental-checkpoints"]);
+    assert!(
+        folders >= 4,
+        "at most {folders} checkpoints had files of the latest"
+    );
+}
+
+/// Kills the job again and again, lets it run to its end and checks the output. Returns the largest
+/// number of checkpoint folders that there were after a kill.
+fn kill_again_and_again(seed: u64, settings: &[&str]) -> usize {
+    let mut folders = 0;
+    let mut random = StdRng::seed_from_u64(seed);
     let place = Place::new();
     let expected = write_input(&place, 2_000);
     let mut went_on = 0;
@@ -125,7 +142,7 @@ fn kills_and_other_parallelisms_change_nothing() {
             "2500",
             "--parallelism",
         ];
-        let run = place.start(&[&arguments[..], &[parallelism]].concat());
+        let run = place.start(&[&arguments[..], &[parallelism], settings].concat());
         wait_until("the run says how it starts", || run.stderr().contains('\n'));
         std::thread::sleep(Duration::from_millis(random.random_range(1..300)));
         let killed = run.kill();
@@ -135,6 +152,7 @@ fn kills_and_other_parallelisms_change_nothing() {
             killed.stderr
         );
         assert_partial(&place, &expected);
+        folders = folders.max(place.checkpoint_folders().len());
     }
     assert!(
         went_on >= 4,
@@ -142,7 +160,13 @@ fn kills_and_other_parallelisms_change_nothing() {
     );
     let start = expected_start(&place);
     let ended = place
-        .start(&["--checkpoint-interval", "10ms", "--parallelism", "2"])
+        .start(
+            &[
+                &["--checkpoint-interval", "10ms", "--parallelism", "2"],
+                settings,
+            ]
+            .concat(),
+        )
         .wait()
         .success();
     assert!(
@@ -152,6 +176,7 @@ fn kills_and_other_parallelisms_change_nothing() {
     );
     assert_exact(&place, &expected);
     place.assert_clean();
+    folders
 }
 
 // FT-01, CC-53, C6

@@ -60,6 +60,8 @@ pub struct Args {
     pub checkpoint_storage: Option<CheckpointStorage>,
     /// Keyed state of at most this size gets no file of its own. Default 20 KiB, at most 1 MiB.
     pub state_inline_threshold: Option<ByteSize>,
+    /// Whether a checkpoint writes what has changed since the latest completed one. Default no.
+    pub incremental_checkpoints: Option<bool>,
     /// Time between checkpoints. Default 10 s with a checkpoint directory, otherwise off.
     pub checkpoint_interval: Option<CheckpointInterval>,
     /// A checkpoint that takes longer is aborted. Default 10 minutes.

@@ -7,7 +7,7 @@ use tidegate_coordinator::{CheckpointSettings, JobSettings, SettingsError};
 use tidegate_runtime::StatePlacement;
 use tidegate_server::{CheckpointLocation, JobOptions, RestoreOptions};
 use tidegate_storage::parse_checkpoint_dir;
-use tidegate_types::{AlignmentMode, SnapshotLocation};
+use tidegate_types::{AlignmentMode, SnapshotFormat, SnapshotLocation};
 use url::Url;
 
 use super::problem::{Given, InvalidSettings, Origin, Problem};
@@ -111,7 +111,10 @@ impl Args {
                 retention: self.checkpoint_retention.unwrap_or(default.retention),
                 history: self.checkpoint_history.unwrap_or(default.history),
                 savepoint_dir,
-                ..default
+                format: match self.incremental_checkpoints {
+                    Some(true) => SnapshotFormat::Incremental,
+                    Some(false) | None => default.format,
+                },
             },
             restart: self.restart.clone().unwrap_or_default(),
             allow_non_restored_state: self.allow_non_restored_state.unwrap_or_default(),
@@ -136,6 +139,13 @@ impl Args {
                 "state-inline-threshold",
                 "--checkpoint-storage filesystem",
                 "with `jobmanager` all keyed state is inline",
+            ),
+            (
+                self.incremental_checkpoints == Some(true)
+                    && self.checkpoint_storage == Some(CheckpointStorage::JobManager),
+                "incremental-checkpoints",
+                "--checkpoint-storage filesystem",
+                "with `jobmanager` there are no files to share",
             ),
             (
                 self.restore_mode.is_some() && !restores,

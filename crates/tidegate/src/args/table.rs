@@ -160,6 +160,17 @@ pub(crate) const SETTINGS: &[Setting] = &[
         field: field!(state_inline_threshold: ByteSize),
     },
     Setting {
+        name: "incremental-checkpoints",
+        value: "BOOL",
+        kind: Kind::Switch,
+        default: "false",
+        meaning: "a checkpoint writes what has changed since the latest completed one, and shares \
+                  the files of that; now and then it writes everything, so that a restore stays \
+                  bounded",
+        advice: "set it if state is large and little of it changes from one checkpoint to the next",
+        field: field!(incremental_checkpoints: bool),
+    },
+    Setting {
         name: "checkpoint-interval",
         value: "TIME|off",
         kind: Kind::Text,

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser};
 use tidegate_coordinator::JobSettings;
 use tidegate_runtime::StatePlacement;
 use tidegate_server::{CheckpointLocation, JobOptions};
+use tidegate_types::SnapshotFormat;
 
 use super::*;
 
@@ -112,6 +113,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("checkpoint-dir", "/checkpoints"),
     ("checkpoint-storage", "jobmanager"),
     ("state-inline-threshold", "0B"),
+    ("incremental-checkpoints", "true"),
     ("checkpoint-interval", "1m 30s"),
     ("checkpoint-timeout", "1000years"),
     ("min-pause", "250ms"),
@@ -220,6 +222,22 @@ fn where_keyed_state_goes() {
         placement(&both).unwrap_err().to_string(),
         "invalid setting: `--state-inline-threshold 1KiB` needs --checkpoint-storage filesystem: \
          with `jobmanager` all keyed state is inline"
+    );
+}
+
+#[test]
+fn checkpoints_are_incremental_if_told_so() {
+    let format = |flags: &[&str]| options(flags).map(|options| options.settings.checkpoints.format);
+    assert_eq!(format(&[]).unwrap(), SnapshotFormat::Full);
+    let incremental = ["--incremental-checkpoints"];
+    assert_eq!(format(&incremental).unwrap(), SnapshotFormat::Incremental);
+    let off = format(&["--incremental-checkpoints=false"]).unwrap();
+    assert_eq!(off, SnapshotFormat::Full);
+    let inline = [&incremental[..], &["--checkpoint-storage", "jobmanager"]].concat();
+    assert_eq!(
+        format(&inline).unwrap_err().to_string(),
+        "invalid setting: `--incremental-checkpoints true` needs --checkpoint-storage filesystem: \
+         with `jobmanager` there are no files to share"
     );
 }
 
