@@ -4,15 +4,22 @@
 //! A record is staged in a small buffer that stays in the cache, and routed in a tight loop per
 //! staged run: one dynamic call per run and edge, none per record. Batches leave when they are as
 //! large as the channel's credit advises, when the operator has nothing more at hand, after the
-//! buffer timeout, and before any marker. Markers need no credit.
+//! buffer timeout, and before any marker. Markers need no credit, and the records that they take
+//! along are sent on overdrawn credit if need be, which counts as if they still waited here.
 //!
-//! Invariant: what was emitted before a marker is sent before it, on every channel.
+//! Invariants: what was emitted before a marker is sent before it, on every channel. Of an operator
+//! that stops when the collector is full, no channel holds more than a window and a batch, beside
+//! what was staged before fullness showed, whatever markers it sends.
 
+#[cfg(test)]
+pub(crate) mod by_hand;
 mod event_time;
 mod route;
 mod side;
 mod targets;
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use route::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Forward, KeySelector, Rebalance, Route,

@@ -108,13 +108,22 @@ impl<T: Record> Targets<T> {
         }
     }
 
-    /// Whether this target has no credit, and as much waiting for it as it makes sense to prepare:
-    /// a full batch, or nothing at all if it is so slow that batches have become small.
+    /// Whether this target has no credit, and as much has been made for it in advance as makes
+    /// sense: a batch, or nothing at all if it is so slow that batches have become small.
+    ///
+    /// What was sent on overdrawn credit counts as much as what waits: a marker takes the records
+    /// before it along, and would make room for as many again otherwise, each time. So what is in
+    /// flight and what waits are a window and a batch at most, with its last record, whatever
+    /// markers there are.
     #[inline]
     pub fn is_full(&self, position: usize) -> bool {
         let target = &self.targets[position];
-        let slow = target.batch_bytes_max < SMALL_BATCH_BYTES;
-        (slow || target.batch_bytes >= target.batch_bytes_max) && !target.credit.is_open()
+        if target.credit.is_open() {
+            return false;
+        }
+        let overdrawn = target.credit.available().unsigned_abs();
+        let ahead = overdrawn.saturating_add(target.batch_bytes);
+        target.batch_bytes_max < SMALL_BATCH_BYTES || ahead >= target.batch_bytes_max
     }
 
     /// Size of the smallest batch that any target wants now, in the unit of its window.

@@ -4,6 +4,8 @@ use tidegate_types::UnixMillis;
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::output::Forward;
+use crate::output::by_hand::{ByHand, Which, fixed_window};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -196,4 +198,42 @@ fn a_generator_may_have_rules_of_its_own() {
     assert_eq!((driven.poll(), driven.watermark()), (at(300), 2000));
     driven.process([-1999, -2001]);
     assert_eq!(driven.watermark(), 2001);
+}
+
+/// Every record is a sign that time has advanced.
+#[derive(Clone, Default)]
+struct EveryRecord(i64);
+
+impl WatermarkGenerator<String> for EveryRecord {
+    fn on_record(&mut self, _record: &String) -> Option<EventTime> {
+        self.0 += 1;
+        Some(EventTime(self.0))
+    }
+
+    fn on_periodic(&mut self) -> Option<EventTime> {
+        None
+    }
+}
+
+// DESIGN 3: watermarks go without credit, and take the records before them along; even so the
+// operator doesn't run ahead of a receiver that takes nothing.
+#[test]
+fn a_watermark_behind_every_record_leaves_flow_control_on() {
+    timely::execute_directly(|worker| {
+        let mut hand = ByHand::new(worker, &fixed_window(10_000, 2_500), Box::new(Forward), 1);
+        let strategy = WatermarkStrategy::generator(EveryRecord::default());
+        let clock = Clock::Manual(ManualClock::at(UnixMillis(0)));
+        let mut logic = AssignWatermarks::new(strategy, clock);
+        let record = "r".repeat(100 - size_of::<String>());
+        let mut input = vec![record; 1000].into_iter();
+        for taken in [125, 250] {
+            logic.process(&mut input, &mut hand.out).unwrap();
+            assert!(hand.out.is_full());
+            assert_eq!(input.len(), 1000 - taken);
+            assert_eq!(hand.out.watermark(), EventTime(taken as i64));
+            hand.deliver();
+            assert_eq!(hand.receivers(Which::Main)[0].in_flight, 12_500);
+            hand.drain();
+        }
+    });
 }
