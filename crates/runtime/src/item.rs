@@ -53,6 +53,17 @@ pub(crate) enum Marker {
     EndOfData,
 }
 
+impl Marker {
+    /// Whether no data may follow it on its channel.
+    pub(crate) fn ends_data(&self) -> bool {
+        match self {
+            Marker::EndOfData => true,
+            Marker::Barrier(barrier) => barrier.kind.stops(),
+            Marker::Cancel(_) | Marker::Watermark(_) | Marker::Idle | Marker::Active => false,
+        }
+    }
+}
+
 impl<T> Item<T> {
     /// The same item with its records, if it has any, as others.
     pub(crate) fn convert<U>(self, convert: impl FnOnce(Vec<T>) -> Vec<U>) -> Item<U> {

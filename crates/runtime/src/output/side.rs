@@ -6,6 +6,10 @@
 //! same place of the stream on every output; and the main collector is full if any of its sides is,
 //! which stops the operator whichever of its receivers can't keep up.
 //!
+//! Unlike the main collector, which a logic has only while it may emit, the handle of a side is
+//! there at any time. So a side closes itself behind its last data: no record may follow the end of
+//! data or the barrier of a stop.
+//!
 //! Emitting to a side is a call that is known at compile time; there is one dynamic call per side
 //! for a marker, a flush, or an activation's credit.
 
@@ -21,7 +25,10 @@ use crate::item::Marker;
 
 /// Takes the records that an operator emits to one of its side outputs. Clones are the same output.
 ///
-/// What is emitted goes nowhere if the job has no use for it.
+/// What is emitted goes nowhere if the job has no use for it, or if no data may follow any more
+/// because the operator's data has come to its end, or the job is being stopped with a savepoint.
+/// An operator that emits on its own account, such as when it hears that a checkpoint is complete,
+/// can be late for that.
 pub struct SideCollector<T> {
     side: Option<Rc<RefCell<Side<T>>>>,
 }
@@ -40,12 +47,15 @@ impl<T: Record> SideCollector<T> {
         SideCollector { side: None }
     }
 
-    /// Sends `record` downstream, on every edge of this output. Afterwards the operator's
-    /// [`Collector`] may be full.
+    /// Sends `record` downstream, on every edge of this output, unless no data may follow there.
+    /// Afterwards the operator's [`Collector`] may be full.
     #[inline]
     pub fn emit(&self, record: T) {
         if let Some(side) = &self.side {
             let side = &mut *side.borrow_mut();
+            if side.closed {
+                return;
+            }
             side.collector.emit(record);
             side.tell_fullness();
         }
@@ -77,6 +87,8 @@ pub(crate) struct Side<T> {
     full_count: Rc<Cell<u32>>,
     /// Whether this one is among them.
     counted: bool,
+    /// A marker has passed that no data may follow.
+    closed: bool,
 }
 
 impl<T: Record> Side<T> {
@@ -85,6 +97,7 @@ impl<T: Record> Side<T> {
             collector,
             full_count,
             counted: false,
+            closed: false,
         };
         side.tell_fullness();
         side
@@ -129,6 +142,7 @@ impl<T: Record> SideOutput for Rc<RefCell<Side<T>>> {
         let side = &mut *self.borrow_mut();
         side.collector.send_marker(marker);
         side.tell_fullness();
+        side.closed |= marker.ends_data();
     }
 
     fn flush(&self) {

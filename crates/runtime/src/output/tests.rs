@@ -122,6 +122,35 @@ fn rebalancing_goes_on_with_those_that_keep_up() {
     }
 }
 
+// The handle of a side output is there at any time; what comes too late would be corrupt where it
+// arrives.
+#[test]
+fn a_side_output_takes_nothing_behind_its_last_data() {
+    let stop = SnapshotKind::StopWithSavepoint { drain: false };
+    let last: [fn(&mut Collector<String>, SnapshotKind); 2] = [
+        |out, _| out.send_end_of_data(),
+        |out, kind| out.send_barrier(CheckpointBarrier { kind, ..barrier(2) }),
+    ];
+    for send_last in last {
+        timely::execute_directly(move |worker| {
+            let settings = fixed_window(10_000, 2_500);
+            let mut hand = ByHand::new(worker, &settings, Box::new(Forward), 1);
+            hand.side.emit(record(RECORD));
+            hand.out.send_barrier(barrier(1));
+            hand.out.send_cancel(CheckpointId(2));
+            hand.side.emit(record(RECORD + 1));
+            send_last(&mut hand.out, stop);
+            hand.side.emit(record(RECORD + 2));
+            hand.out.send_barrier(barrier(3));
+            hand.side.emit(record(RECORD + 3));
+            assert_eq!(hand.out.emitted(), 2);
+            hand.drain();
+            let processed = &hand.receivers(Which::Side)[0].processed;
+            assert_eq!(processed, &[record(RECORD), record(RECORD + 1)]);
+        });
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Emit { which: Which, weight: usize },

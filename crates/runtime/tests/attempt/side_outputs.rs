@@ -1,12 +1,13 @@
 //! Side outputs between real workers.
 
 use tidegate_runtime::{
-    BoxError, ByKeyGroup, ByValue, Collector, EdgeKind, Flow, JobPlan, Logic, Rebalance, Route,
-    SideCollector,
+    BoxError, ByKeyGroup, ByValue, Collector, EdgeKind, Flow, JobPlan, Logic, Output, Rebalance,
+    Route, SideCollector,
 };
 use tidegate_state::Record;
 use tidegate_types::graph::Partitioning;
 use tidegate_types::message::Report;
+use tidegate_types::{CheckpointId, SnapshotKind};
 
 use crate::pipelines::wait_for_all_ends;
 use crate::support::{Collected, Driven, Numbers, Options, operator};
@@ -140,4 +141,71 @@ fn a_side_output_has_one_type() {
         }
         _ => false,
     });
+}
+
+/// Passes numbers on, and says by the side which checkpoints it hears of.
+struct Audit(SideCollector<u64>);
+
+impl Logic<u64, u64> for Audit {
+    fn process(
+        &mut self,
+        input: &mut std::vec::IntoIter<u64>,
+        out: &mut Collector<u64>,
+    ) -> Result<Flow, BoxError> {
+        while !out.is_full() {
+            let Some(number) = input.next() else { break };
+            out.emit(number);
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
+        self.0.emit(checkpoint.0);
+        Ok(())
+    }
+}
+
+fn audited(numbers: Numbers, audit: &Collected<u64>) -> Driven {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 2), numbers);
+    let audited = plan.operator::<u64, u64, _>(operator("audited", 2), |context| {
+        Ok(Audit(context.side_output("audit")?))
+    });
+    let side = plan.side_output::<u64>(audited, "audit").unwrap();
+    let main = plan.sink(operator("main", 1), Collected::<u64>::default());
+    let audit = plan.sink(operator("audit", 1), audit.clone());
+    let edges: [(Output, _); 3] = [
+        (numbers.into(), audited),
+        (audited.into(), main),
+        (side.into(), audit),
+    ];
+    for edge in edges {
+        let records = EdgeKind::Records;
+        plan.connect::<u64>(edge, Partitioning::Rebalance, records, |_| evenly());
+    }
+    Driven::start(plan, Options::default())
+}
+
+// Notices go on when data has come to its end: what an operator emits then has nowhere to go, and
+// does no harm.
+#[test]
+fn what_is_emitted_behind_the_last_data_is_dropped() {
+    let audit = Collected::default();
+    let mut ended = audited(Numbers::up_to(1000), &audit);
+    wait_for_all_ends(&ended, 2);
+    ended.trigger(1);
+    ended.acknowledgements(1);
+    ended.complete(1);
+    ended.trigger(2);
+    ended.acknowledgements(2);
+    ended.stop();
+
+    let mut stopped = audited(Numbers::endless(), &audit);
+    stopped.trigger_savepoint(1, SnapshotKind::StopWithSavepoint { drain: false });
+    stopped.acknowledgements(1);
+    stopped.complete(1);
+    stopped.trigger(2);
+    stopped.acknowledgements(2);
+    stopped.stop();
+    assert_eq!(*audit.0.lock().unwrap(), []);
 }
