@@ -19,7 +19,7 @@ use crate::background::Background;
 use crate::clock::{Clock, ManualClock};
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
-use crate::output::{Collector, SideOutputTypeError, SideOutputs};
+use crate::output::{Collector, SideOutputs};
 use crate::report::Reporter;
 use crate::snapshot::{StateFileRead, StateFileWrite, StateFiles};
 
@@ -157,11 +157,10 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
     /// What it has emitted to the side output with this tag since the last call.
     ///
     /// # Errors
-    /// If it emits records of another type there.
-    pub fn take_side_output<T: Record>(
-        &mut self,
-        tag: &str,
-    ) -> Result<Vec<T>, SideOutputTypeError> {
+    /// If it emits records of another type there, or has no such output.
+    pub fn take_side_output<T: Record>(&mut self, tag: &str) -> Result<Vec<T>, BoxError> {
+        let context = &self.context;
+        context.side_outputs.check_taken(&context.uid, tag)?;
         Ok(self.context.side_output::<T>(tag)?.take_collected())
     }
 
@@ -360,5 +359,10 @@ mod tests {
                 .is_empty()
         );
         assert!(harness.take_side_output::<u64>("odd").is_err());
+        let mistaken = harness.take_side_output::<String>("old").unwrap_err();
+        assert_eq!(
+            mistaken.to_string(),
+            "operator `sort` emits to no side output `old`; it has `odd`"
+        );
     }
 }

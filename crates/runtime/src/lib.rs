@@ -48,7 +48,7 @@ pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext, Watermark
 pub use metrics::{AttemptMetrics, HeldBack, HeldBackBy};
 pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
-    SideCollector, SideOutputTypeError, Targets,
+    SideCollector, SideOutputTypeError, Targets, UnknownSideOutputError,
 };
 pub use piece::StatePlacement;
 pub use plan::{CheckError, EdgeKind, JobPlan, Output, RouteContext, SideOutputId};

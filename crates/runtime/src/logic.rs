@@ -203,7 +203,8 @@ impl SubtaskContext {
     }
 
     /// The side output with this tag. What is emitted there goes nowhere if the job doesn't take
-    /// anything from it.
+    /// anything from it. To be taken while the logic is made, in every subtask, whether it has
+    /// anything to emit or not: what the job takes from an output that nobody emits to is an error.
     ///
     /// # Errors
     /// If the job takes records of another type from it.
@@ -211,7 +212,7 @@ impl SubtaskContext {
         &self,
         tag: &str,
     ) -> Result<SideCollector<T>, SideOutputTypeError> {
-        self.side_outputs.get(tag)
+        self.side_outputs.take(tag)
     }
 
     /// Elements of an operator list state that fall to this subtask; empty if there are none.

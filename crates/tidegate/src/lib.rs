@@ -52,7 +52,7 @@ pub use tidegate_coordinator::{
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
     BoxError, Collector, Either, Flow, Seal, SideCollector, SideOutputTypeError, StatePlacement,
-    Ticks, WatermarkGenerator, WatermarkStrategy, sink, source,
+    Ticks, UnknownSideOutputError, WatermarkGenerator, WatermarkStrategy, sink, source,
 };
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,

@@ -188,7 +188,7 @@ impl<'a> ByHand<'a> {
         ByHand {
             worker,
             out: main_output.with_sides(vec![opened], full_count),
-            side: side_outputs.get(TAG).expect("of this type"),
+            side: side_outputs.take(TAG).expect("of this type"),
             wires: [main, aside],
         }
     }

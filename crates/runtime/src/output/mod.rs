@@ -13,6 +13,7 @@
 
 #[cfg(test)]
 pub(crate) mod by_hand;
+mod by_tag;
 mod event_time;
 mod route;
 mod side;
@@ -21,11 +22,13 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use by_tag::{SideHandle, SideOutputs};
+pub use by_tag::{SideOutputTypeError, UnknownSideOutputError};
 pub use route::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Forward, KeySelector, Rebalance, Route,
 };
-pub(crate) use side::{Side, SideHandle, SideOutput, SideOutputs};
-pub use side::{SideCollector, SideOutputTypeError};
+pub use side::SideCollector;
+pub(crate) use side::{Side, SideOutput};
 pub use targets::Targets;
 pub(crate) use targets::{CreditMessage, Link, Weighing};
 

@@ -13,14 +13,12 @@
 //! Emitting to a side is a call that is known at compile time; there is one dynamic call per side
 //! for a marker, a flush, or an activation's credit.
 
-use std::any::{Any, type_name};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tidegate_state::Record;
 
-use super::Collector;
+use super::{Collector, SideHandle};
 use crate::item::Marker;
 
 /// Takes the records that an operator emits to one of its side outputs. Clones are the same output.
@@ -43,7 +41,7 @@ impl<T> Clone for SideCollector<T> {
 
 impl<T: Record> SideCollector<T> {
     /// Leads nowhere.
-    fn unused() -> Self {
+    pub(super) fn unused() -> Self {
         SideCollector { side: None }
     }
 
@@ -206,75 +204,5 @@ impl<T> Collector<T> {
             outputs,
         };
         self
-    }
-}
-
-/// A [`SideCollector`] of some type.
-pub(crate) struct SideHandle {
-    records: &'static str,
-    collector: Box<dyn Any>,
-}
-
-impl SideHandle {
-    fn new<T: Record>(collector: SideCollector<T>) -> Self {
-        SideHandle {
-            records: type_name::<T>(),
-            collector: Box::new(collector),
-        }
-    }
-}
-
-/// A subtask's side outputs by their tags, for the logic to take.
-#[derive(Default)]
-pub(crate) struct SideOutputs {
-    by_tag: RefCell<BTreeMap<String, SideHandle>>,
-    /// Keep what goes to outputs that nobody has declared.
-    collecting: bool,
-}
-
-/// The logic wants to emit something else to a side output than the job takes from it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("side output `{tag}` carries `{declared}`, not `{wanted}`")]
-pub struct SideOutputTypeError {
-    /// Name of the output.
-    pub tag: String,
-    /// Type of the records that the job takes from it.
-    pub declared: &'static str,
-    /// Type of the records that somebody wants to put in or take out.
-    pub wanted: &'static str,
-}
-
-impl SideOutputs {
-    /// For tests that drive an operator by hand: every output that the logic takes is there, and
-    /// [keeps](SideCollector::collecting) what is emitted.
-    pub(crate) fn collecting() -> Self {
-        SideOutputs {
-            collecting: true,
-            ..SideOutputs::default()
-        }
-    }
-
-    pub(crate) fn insert(&mut self, tag: String, handle: SideHandle) {
-        self.by_tag.get_mut().insert(tag, handle);
-    }
-
-    pub(crate) fn get<T: Record>(
-        &self,
-        tag: &str,
-    ) -> Result<SideCollector<T>, SideOutputTypeError> {
-        let mut by_tag = self.by_tag.borrow_mut();
-        if self.collecting && !by_tag.contains_key(tag) {
-            let handle = SideHandle::new(SideCollector::<T>::collecting());
-            by_tag.insert(tag.to_owned(), handle);
-        }
-        let Some(handle) = by_tag.get(tag) else {
-            return Ok(SideCollector::unused());
-        };
-        let collector = handle.collector.downcast_ref::<SideCollector<T>>();
-        collector.cloned().ok_or_else(|| SideOutputTypeError {
-            tag: tag.to_owned(),
-            declared: handle.records,
-            wanted: type_name::<T>(),
-        })
     }
 }

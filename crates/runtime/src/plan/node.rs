@@ -103,7 +103,11 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
             let inputs = Inputs::new(subtask, ports, &ends.input_window, Ticks::now());
             let assembly = Assembly {
                 context: context.subtask_context(subtask, side_outputs),
-                make: Box::new(move |context| make(context)),
+                make: Box::new(move |context| {
+                    let logic = make(context)?;
+                    context.side_outputs.check_all_taken(&context.uid)?;
+                    Ok(logic)
+                }),
                 inputs,
                 out,
                 mailbox: notices,

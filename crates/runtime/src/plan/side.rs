@@ -98,9 +98,11 @@ impl<T: Record> SideFactory for TypedSide<T> {
 impl JobPlan {
     /// Declares that records of type `T` are to be taken from a side output of `operator`, and
     /// returns where edges from it begin. The operator's logic finds it by its tag, with
-    /// [`SubtaskContext::side_output`]. The same tag is the same output.
+    /// [`SubtaskContext::side_output`], and has to take it there: otherwise the attempt fails with
+    /// an [`UnknownSideOutputError`]. The same tag is the same output.
     ///
     /// [`SubtaskContext::side_output`]: crate::SubtaskContext::side_output
+    /// [`UnknownSideOutputError`]: crate::UnknownSideOutputError
     ///
     /// # Errors
     /// If the tag has been declared with another type.

@@ -143,6 +143,36 @@ fn a_side_output_has_one_type() {
     });
 }
 
+// A mistaken tag, and a side output of another operator.
+#[test]
+fn what_nobody_emits_to_cannot_be_taken() {
+    let operators = [
+        (
+            2,
+            "operator `sort` emits to no side output `lost`; it has `odd`, `unconnected`, \
+             `undeclared`",
+        ),
+        (
+            1,
+            "operator `numbers` emits to no side output `lost`; it has none",
+        ),
+    ];
+    for (operator, complaint) in operators {
+        let (even, odd) = (Collected::default(), Collected::default());
+        let mut plan = plan(&even, &odd);
+        let operator = plan.graph().operator_ids().nth(operator).unwrap();
+        plan.side_output::<u64>(operator, "lost").unwrap();
+        let driven = Driven::launch(plan, Options::default(), Default::default(), None);
+        driven.wait_for("complaint", |report| match report {
+            Report::Failed(failure) => {
+                assert_eq!(failure.cause, complaint);
+                true
+            }
+            _ => false,
+        });
+    }
+}
+
 /// Passes numbers on, and says by the side which checkpoints it hears of.
 struct Audit(SideCollector<u64>);
 

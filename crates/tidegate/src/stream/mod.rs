@@ -219,7 +219,9 @@ impl<T: Record> Stream<T> {
         }
     }
 
-    /// What the function that this stream comes from emits to the side output with this tag.
+    /// What the function that this stream comes from emits to the side output with this tag. It is
+    /// an output of that very operator, not of the one that `filter` or `map` puts behind it; of a
+    /// union, every operator must have it. If one hasn't, the job fails as it starts.
     ///
     /// # Errors
     /// If the tag's name is taken for records of another type.

@@ -10,8 +10,7 @@ use tidegate_runtime::process::{
     OpenContext, OutputTag, ProcessFunction, Single, Unkeyed, WithBroadcast,
 };
 use tidegate_runtime::{
-    BoxError, ByValue, Either, HarnessSetup, Logic, OperatorHarness as Driven, SideOutputTypeError,
-    SubtaskContext,
+    BoxError, ByValue, Either, HarnessSetup, Logic, OperatorHarness as Driven, SubtaskContext,
 };
 use tidegate_state::Record;
 use tidegate_types::graph::{JobGraph, OperatorRole, OperatorSpec};
@@ -260,11 +259,8 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
     /// What the function has emitted to this side output since the last call.
     ///
     /// # Errors
-    /// If it emits records of another type there.
-    pub fn take_side_output<T: Record>(
-        &mut self,
-        tag: &OutputTag<T>,
-    ) -> Result<Vec<T>, SideOutputTypeError> {
+    /// If it emits records of another type there, or has no such output.
+    pub fn take_side_output<T: Record>(&mut self, tag: &OutputTag<T>) -> Result<Vec<T>, BoxError> {
         self.driven.take_side_output(tag.name())
     }
 

@@ -235,6 +235,25 @@ fn a_side_output_has_one_type() {
     );
 }
 
+// What `filter` makes is a stream of another operator.
+#[test]
+fn a_side_output_that_nobody_emits_to_is_an_error() {
+    let env = Environment::for_tests()
+        .with_options(|options| options.settings.restart = tidegate::RestartStrategy::None);
+    let not_late = env
+        .source("times", Generator::new(Some(10), |index| index as i64))
+        .process("not-late", |states| {
+            let late = states.side_output(&LATE)?;
+            Ok(NotLate { late })
+        })
+        .filter("positive", |time| *time > 0);
+    not_late.side_output(&LATE).unwrap().sink("late", Discard);
+    not_late.sink("kept", Discard);
+    let refused = format!("{:?}", env.execute("mistaken").unwrap_err());
+    let cause = "operator `positive` emits to no side output `late`; it has none";
+    assert!(refused.contains(cause), "{refused}");
+}
+
 /// Average of numbers.
 #[derive(Clone)]
 struct Average;
