@@ -40,13 +40,18 @@ impl<T: Record> Route<T> for Forward {
 #[derive(Debug, Default)]
 pub struct Rebalance {
     current: usize,
+    /// A batch for the current target has been begun.
+    begun: bool,
 }
 
 impl Rebalance {
     /// Starts with the subtask at this position (modulo their count), so that several senders
     /// don't all start with the first.
     pub fn starting_at(position: usize) -> Self {
-        Rebalance { current: position }
+        Rebalance {
+            current: position,
+            begun: false,
+        }
     }
 
     fn advance<T: Record>(&mut self, targets: &Targets<T>) {
@@ -63,14 +68,13 @@ impl<T: Record> Route<T> for Rebalance {
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
         self.current %= targets.count();
         for record in staged.drain(..) {
-            if targets.is_full(self.current) {
+            // Full, or flushed, or in front of a marker.
+            let has_left = self.begun && targets.is_empty(self.current);
+            if has_left || targets.is_full(self.current) {
                 self.advance(targets);
             }
             targets.push(self.current, record);
-            if targets.is_empty(self.current) {
-                // The batch has just been sent.
-                self.advance(targets);
-            }
+            self.begun = true;
         }
     }
 

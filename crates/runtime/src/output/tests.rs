@@ -151,6 +151,31 @@ fn a_side_output_takes_nothing_behind_its_last_data() {
     }
 }
 
+// A batch has left, however it did: full, since its source had no more at hand, or in front of a
+// marker. The next goes to the next.
+#[test]
+fn rebalancing_takes_turns_whatever_sends_the_batches() {
+    for mark in MARKS.map(Some).into_iter().chain([None]) {
+        timely::execute_directly(move |worker| {
+            let settings = fixed_window(10_000, 2_500);
+            let mut hand = ByHand::new(worker, &settings, Box::new(Rebalance::default()), 3);
+            for count in 1..=99 {
+                hand.out.emit(record(RECORD));
+                match mark {
+                    Some(mark) => mark.send(&mut hand.out, count),
+                    None => hand.out.flush(),
+                }
+                hand.deliver();
+                (0..3).for_each(|target| while hand.work(Which::Main, target) {});
+                hand.deliver();
+            }
+            let receivers = hand.receivers(Which::Main).iter();
+            let processed: Vec<_> = receivers.map(|to| to.processed.len()).collect();
+            assert_eq!(processed, [33, 33, 33], "{mark:?}");
+        });
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Emit { which: Which, weight: usize },
