@@ -157,7 +157,6 @@ found! {
     shared_file_deleted: SharedFileDeleted within 200 by "reachable";
     // RX-09
     base_not_held: BaseNotHeld within 300 by "restorable" | "reachable" | "cut";
-    // RX-05
     shared_file_dropped_twice: SharedFileDroppedTwice within 200 by "ownership";
     // RX-04
     unknown_file_accepted: UnknownFileAccepted within 300 by "restorable" | "reachable" | "cut";

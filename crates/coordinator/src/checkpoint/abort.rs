@@ -130,9 +130,10 @@ impl CheckpointCoordinator {
         &mut self,
         checkpoint: CheckpointId,
         location: Option<SnapshotLocation>,
-        files: Vec<FileHandle>,
+        mut files: Vec<FileHandle>,
         actions: &mut Vec<JobAction>,
     ) {
+        self.spare_referred(&mut files);
         if files.is_empty() && location.is_none() {
             return;
         }

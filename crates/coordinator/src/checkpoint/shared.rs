@@ -42,6 +42,13 @@ impl Kept {
         self.doubted.push(checkpoint);
     }
 
+    /// Nothing that is in doubt will be asked for any more.
+    pub(super) fn give_up_doubted(&mut self) -> impl Iterator<Item = CompletedCheckpoint> {
+        std::mem::take(&mut self.doubted)
+            .into_iter()
+            .map(Arc::unwrap_or_clone)
+    }
+
     fn all(&self) -> impl Iterator<Item = &CompletedCheckpoint> {
         self.held.iter().chain(self.doubted.iter().map(Arc::as_ref))
     }
@@ -190,6 +197,23 @@ impl CheckpointCoordinator {
         }
         let shared = |file: &&FileHandle| referred.contains(file.name.as_str());
         checkpoint.files().filter(shared).cloned().collect()
+    }
+
+    /// Leaves out of `files`, which are to be deleted, what some checkpoint refers to that is
+    /// complete or may be. What brings them may be so late that nobody knows its checkpoint any
+    /// more: it was completed then, and has left a file to those that rest on it.
+    pub(super) fn spare_referred(&self, files: &mut Vec<FileHandle>) {
+        if files.is_empty() {
+            return;
+        }
+        let finalising = self.finalising.iter().map(|f| f.checkpoint());
+        let complete = self
+            .retained
+            .iter()
+            .chain(self.kept.all())
+            .chain(finalising);
+        let referred: BTreeSet<&str> = complete.flat_map(names).collect();
+        files.retain(|file| !referred.contains(file.name.as_str()));
     }
 
     pub(super) fn check_shared(&self) {
