@@ -74,8 +74,10 @@ pub enum JobNote {
         checkpoint: CheckpointId,
         /// What it was taken for.
         kind: SnapshotKind,
-        /// Bytes of state, files and inline.
+        /// Bytes of state, files and inline, each counted once.
         bytes: u64,
+        /// Those of them that were written for this checkpoint.
+        new_bytes: u64,
         /// From trigger to stored pointer.
         duration: Duration,
     },

@@ -219,6 +219,7 @@ mod tests {
                 kind: SnapshotKind::StopWithSavepoint { drain },
                 location: None,
                 bytes: 0,
+                new_bytes: 0,
                 duration: Duration::ZERO,
             },
             request: None,

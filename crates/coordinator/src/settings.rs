@@ -128,7 +128,7 @@ pub struct CheckpointSettings {
     /// Since 0.1.
     pub savepoint_dir: Option<SnapshotLocation>,
     /// How many ended checkpoints the statistics remember with their details. Default 10.
-    /// Raised: more to look back at, 40 bytes of memory each per subtask. Since 0.1.
+    /// Raised: more to look back at, 52 bytes of memory each per subtask. Since 0.1.
     pub history: u32,
 }
 

@@ -9,8 +9,9 @@ use tidegate_coordinator::{
 use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::message::{AddressedReport, Notice, Report, SnapshotMetrics, WriteOutcome};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, JobId, ListState, MaxParallelism, Millis, OperatorId, OperatorUid,
-    Redistribution, SubtaskId, SubtaskState, UnixMillis,
+    AttemptNumber, CheckpointId, FileHandle, JobId, KeyedPiece, KeyedStateHandle, ListState,
+    MaxParallelism, Millis, OperatorId, OperatorUid, Redistribution, SnapshotFormat, SubtaskId,
+    SubtaskState, UnixMillis,
 };
 
 const ATTEMPT: AttemptNumber = AttemptNumber(1);
@@ -61,6 +62,7 @@ impl World {
                 interval: Some(Duration::from_millis(100)),
                 timeout: Duration::from_millis(60),
                 history,
+                format: SnapshotFormat::Incremental,
                 ..CheckpointSettings::default()
             },
             ..JobSettings::default()
@@ -135,6 +137,14 @@ impl World {
     }
 
     fn acknowledge(&mut self, now: u64, id: u64, subtask: SubtaskId) {
+        self.acknowledge_with(now, id, subtask, Vec::new());
+    }
+
+    /// With seven bytes in a list, and keyed state in these pieces if there are any.
+    fn acknowledge_with(&mut self, now: u64, id: u64, subtask: SubtaskId, pieces: Vec<KeyedPiece>) {
+        let key_groups = MaxParallelism::derive(2).range(subtask.index, 2);
+        let key_groups = key_groups.expect("two are enough");
+        let keyed = KeyedStateHandle { pieces, key_groups };
         let list = ListState {
             name: "l".to_owned(),
             redistribution: Redistribution::Split,
@@ -144,6 +154,7 @@ impl World {
             checkpoint: CheckpointId(id),
             subtask,
             state: SubtaskState {
+                keyed: Some(keyed).filter(|keyed| !keyed.pieces.is_empty()),
                 lists: vec![list],
                 ..SubtaskState::default()
             },
@@ -200,6 +211,74 @@ fn a_checkpoint_is_told_of_from_trigger_to_completion() {
     let checkpoint = CheckpointId(1);
     let all = (Notice::Completed { checkpoint }, NoticeTarget::All);
     assert_eq!(world.notices.last(), Some(&all));
+}
+
+fn file(name: &str, bytes: u64) -> KeyedPiece {
+    KeyedPiece::File(FileHandle {
+        name: name.to_owned(),
+        bytes,
+        crc32c: 0,
+    })
+}
+
+// O4, SS-03: a checkpoint that rests on another counts each byte of its state once, and apart from
+// that those that were written for it: also per subtask and operator, and when it has completed.
+#[test]
+fn what_is_new_is_told_apart_from_what_a_checkpoint_rests_on() {
+    let mut world = World::running(10);
+    let full = |name: &str| file(&format!("chk-1/{name}"), 1000);
+    let change = |name: &str| file(&format!("chk-2/{name}"), 50);
+    world.step(100, JobEvent::Tick);
+    world.acknowledge(100, 1, SOURCE);
+    world.acknowledge_with(100, 1, FIRST, vec![full("a")]);
+    world.acknowledge_with(100, 1, SECOND, vec![full("b")]);
+    world.step(200, JobEvent::Tick);
+    world.acknowledge(200, 2, SOURCE);
+    let chain = vec![full("a"), change("c")];
+    world.acknowledge_with(200, 2, FIRST, chain);
+    // What is inline is written into each metadata anew.
+    let inline = KeyedPiece::Inline(vec![0; 20].into());
+    let entry = |world: &World, id| {
+        let statistics = world.job.statistics();
+        statistics.checkpoint(CheckpointId(id)).unwrap().clone()
+    };
+    let under_way = entry(&world, 2);
+    assert_eq!((under_way.bytes, under_way.new_bytes), (1064, 64));
+    world.acknowledge_with(200, 2, SECOND, vec![full("b"), inline]);
+
+    let first = entry(&world, 1);
+    assert_eq!((first.bytes, first.new_bytes), (2021, 2021));
+    let second = entry(&world, 2);
+    assert_eq!((second.bytes, second.new_bytes), (2091, 91));
+    let count = second.operators().nth(1).unwrap();
+    assert_eq!((count.bytes(), count.new_bytes()), (2084, 84));
+    let subtasks = count.subtasks().flatten();
+    let sizes: Vec<_> = subtasks.map(|s| (s.bytes, s.new_bytes)).collect();
+    assert_eq!(sizes, [(1057, 57), (1027, 27)]);
+    let statistics = world.job.statistics();
+    let latest = statistics.latest_completed.as_ref().unwrap();
+    assert_eq!((latest.bytes, latest.new_bytes), (2091, 91));
+    assert_eq!(statistics.bytes.sum(), 2021 + 2091);
+    assert_eq!(statistics.new_bytes.sum(), 2021 + 91);
+}
+
+// O4, CC-46: what comes too late tells the same.
+#[test]
+fn what_comes_late_tells_what_is_new_in_it() {
+    let mut world = World::running(10);
+    let full = || file("chk-1/a", 1000);
+    world.step(100, JobEvent::Tick);
+    world.acknowledge(100, 1, SOURCE);
+    world.acknowledge_with(100, 1, FIRST, vec![full()]);
+    world.acknowledge(100, 1, SECOND);
+    world.step(200, JobEvent::Tick);
+    world.step(260, JobEvent::Tick);
+    world.acknowledge_with(270, 2, FIRST, vec![full(), file("chk-2/c", 50)]);
+    let statistics = world.job.statistics();
+    let entry = statistics.checkpoint(CheckpointId(2)).unwrap();
+    let count = entry.operators().nth(1).unwrap();
+    assert_eq!((count.bytes(), count.new_bytes()), (1057, 57));
+    assert_eq!((entry.bytes, entry.new_bytes), (0, 0));
 }
 
 // PL-06

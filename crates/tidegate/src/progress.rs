@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use tidegate_coordinator::{JobNote, RestoredSummary, Statistics, Summary};
+use tidegate_coordinator::{CompletedSummary, JobNote, RestoredSummary, Statistics, Summary};
 use tidegate_server::{JobOutcome, JobReport, Observer, Progress};
 
 /// Rates are shown over about this time.
@@ -98,9 +98,18 @@ fn checkpoint(progress: &Progress<'_>) -> String {
         Some(latest) => format!(
             "{}, {}, {:.0?}",
             latest.checkpoint,
-            HumanBytes(latest.bytes),
+            size(latest),
             latest.duration
         ),
+    }
+}
+
+/// Bytes of a checkpoint's state, and how many of them are new if it rests on another one.
+fn size(completed: &CompletedSummary) -> String {
+    let bytes = HumanBytes(completed.bytes);
+    match completed.new_bytes == completed.bytes {
+        true => bytes.to_string(),
+        false => format!("{bytes} ({} new)", HumanBytes(completed.new_bytes)),
     }
 }
 
@@ -154,6 +163,7 @@ fn checkpoints(statistics: &Statistics) -> Vec<String> {
         counts += &format!(", {restarts} restarts");
     }
     let mut lines = vec![counts];
+    lines.extend(sizes(statistics));
     let took = distribution(&statistics.duration_ms, "ms");
     lines.extend(took.map(|took| format!("from trigger to completion: {took}")));
     let paused = distribution(&statistics.sync_us, "µs");
@@ -163,10 +173,82 @@ fn checkpoints(statistics: &Statistics) -> Vec<String> {
     lines
 }
 
+/// How much state checkpoints held, and how much was written for them all if they shared any.
+/// Nothing if they held none.
+fn sizes(statistics: &Statistics) -> Option<String> {
+    let held = &statistics.bytes;
+    let (p50, max) = (held.p50()?, held.max().filter(|max| *max > 0)?);
+    let mut line = format!(
+        "state in a checkpoint: p50 {}, max {}",
+        HumanBytes(p50),
+        HumanBytes(max)
+    );
+    if statistics.new_bytes.sum() < held.sum() {
+        let total = |summary: &Summary| {
+            HumanBytes(u64::try_from(summary.sum()).unwrap_or(u64::MAX)).to_string()
+        };
+        line += &format!(
+            "; {} written in all, instead of {}",
+            total(&statistics.new_bytes),
+            total(held)
+        );
+    }
+    Some(line)
+}
+
 /// Median, 99th percentile and maximum; nothing if nothing was measured.
 fn distribution(summary: &Summary, unit: &str) -> Option<String> {
     let (p50, p99, max) = (summary.p50()?, summary.p99()?, summary.max()?);
     Some(format!(
         "p50 {p50} {unit}, p99 {p99} {unit}, max {max} {unit}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_types::{CheckpointId, SnapshotKind};
+
+    use super::*;
+
+    fn completed(bytes: u64, new_bytes: u64) -> CompletedSummary {
+        CompletedSummary {
+            checkpoint: CheckpointId(3),
+            kind: SnapshotKind::Checkpoint,
+            location: None,
+            bytes,
+            new_bytes,
+            duration: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn what_is_new_is_shown_if_it_is_not_all() {
+        assert_eq!(size(&completed(2048, 2048)), "2.00 KiB");
+        assert_eq!(size(&completed(2048, 100)), "2.00 KiB (100 B new)");
+    }
+
+    #[test]
+    fn the_summary_tells_what_sharing_saved() {
+        let sizes_of = |checkpoints: &[(u64, u64)]| {
+            let mut statistics = Statistics::default();
+            for (bytes, new_bytes) in checkpoints {
+                statistics.bytes.record(*bytes);
+                statistics.new_bytes.record(*new_bytes);
+            }
+            sizes(&statistics)
+        };
+        assert_eq!(sizes_of(&[]), None);
+        assert_eq!(sizes_of(&[(0, 0)]), None);
+        let full = sizes_of(&[(1024, 1024), (1024, 1024)]);
+        assert_eq!(
+            full.unwrap(),
+            "state in a checkpoint: p50 1.00 KiB, max 1.00 KiB"
+        );
+        let shared = sizes_of(&[(1024, 1024), (1024, 0)]);
+        assert_eq!(
+            shared.unwrap(),
+            "state in a checkpoint: p50 1.00 KiB, max 1.00 KiB; 1.00 KiB written in all, instead \
+             of 2.00 KiB"
+        );
+    }
 }

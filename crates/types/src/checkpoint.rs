@@ -165,6 +165,19 @@ impl SubtaskState {
         let lists: usize = elements.map(Vec::len).sum();
         keyed.saturating_add(lists as u64)
     }
+
+    /// Those of its [bytes](Self::bytes) that were written for this checkpoint, which lies in
+    /// `location` if that isn't the job's own namespace: the files that are
+    /// [of it](FileHandle::is_of), and everything inline. What is inline is written into each
+    /// `_metadata` anew, also a piece that an earlier checkpoint holds, too.
+    pub fn new_bytes(&self, checkpoint: CheckpointId, location: Option<&SnapshotLocation>) -> u64 {
+        let old = self
+            .files()
+            .filter(|file| !file.is_of(checkpoint, location))
+            .map(|file| file.bytes)
+            .fold(0, u64::saturating_add);
+        self.bytes().saturating_sub(old)
+    }
 }
 
 /// What a checkpoint holds of one operator.
@@ -233,5 +246,80 @@ impl CompletedCheckpoint {
             .flat_map(|op| &op.subtasks)
             .map(SubtaskState::bytes)
             .sum()
+    }
+
+    /// Those of its [bytes](Self::state_bytes) that were
+    /// [written for it](SubtaskState::new_bytes); with what it rests on, they make up the rest.
+    pub fn new_bytes(&self) -> u64 {
+        self.operators
+            .iter()
+            .flat_map(|op| &op.subtasks)
+            .map(|state| state.new_bytes(self.id, self.location.as_ref()))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THIS: CheckpointId = CheckpointId(7);
+
+    fn file(name: &str, bytes: u64) -> KeyedPiece {
+        KeyedPiece::File(FileHandle {
+            name: name.to_owned(),
+            bytes,
+            crc32c: 0,
+        })
+    }
+
+    fn inline(bytes: usize) -> KeyedPiece {
+        KeyedPiece::Inline(vec![0; bytes].into())
+    }
+
+    fn state(pieces: Vec<KeyedPiece>, list: usize) -> SubtaskState {
+        SubtaskState {
+            keyed: Some(KeyedStateHandle {
+                pieces,
+                key_groups: MaxParallelism::derive(1).range(0, 1).unwrap(),
+            }),
+            lists: vec![ListState {
+                name: "l".to_owned(),
+                redistribution: Redistribution::Split,
+                elements: vec![vec![0; list]],
+            }],
+            finished: false,
+        }
+    }
+
+    // Files count for the checkpoint that they were written for; what is inline counts for each.
+    #[test]
+    fn new_are_files_of_the_checkpoint_and_what_is_inline() {
+        let chain = vec![
+            file("chk-6/full", 1000),
+            inline(10),
+            file("chk-7/change", 200),
+            file("chk-77/other", 4000),
+        ];
+        let state = state(chain, 3);
+        assert_eq!((state.bytes(), state.new_bytes(THIS, None)), (5213, 213));
+        assert_eq!(state.new_bytes(CheckpointId(6), None), 1013);
+    }
+
+    #[test]
+    fn all_of_a_savepoint_is_new() {
+        let location = SnapshotLocation::new("file:///savepoints/s-7");
+        let state = state(vec![file("file:///savepoints/s-7/a.state", 50)], 3);
+        assert_eq!(state.new_bytes(THIS, Some(&location)), 53);
+        assert_eq!(state.new_bytes(THIS, None), 3);
+    }
+
+    // Handles come from other processes.
+    #[test]
+    fn sizes_that_cannot_be_do_not_wrap() {
+        let (old, more) = (file("chk-6/full", u64::MAX), file("chk-6/more", u64::MAX));
+        let state = state(vec![old, more], 3);
+        assert_eq!(state.bytes(), u64::MAX);
+        assert_eq!(state.new_bytes(THIS, None), 0);
     }
 }

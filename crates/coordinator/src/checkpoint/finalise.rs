@@ -86,6 +86,7 @@ impl Finalising {
             kind: self.kind(),
             location: self.checkpoint.location.clone(),
             bytes: self.checkpoint.state_bytes(),
+            new_bytes: self.checkpoint.new_bytes(),
             duration: now.since(self.triggered),
         }
     }
@@ -289,6 +290,7 @@ fn note(summary: &CompletedSummary) -> JobNote {
         checkpoint: summary.checkpoint,
         kind: summary.kind,
         bytes: summary.bytes,
+        new_bytes: summary.new_bytes,
         duration: summary.duration,
     }
 }

@@ -91,12 +91,15 @@ pub(crate) struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    fn snapshot(&self, at: Millis) -> SubtaskSnapshot {
+    /// What statistics take of it, of a checkpoint that lies in `location` if that isn't the job's
+    /// own namespace.
+    fn snapshot(&self, location: Option<&SnapshotLocation>, at: Millis) -> SubtaskSnapshot {
         SubtaskSnapshot {
             checkpoint: self.checkpoint,
             subtask: self.subtask,
             metrics: self.metrics,
             bytes: self.state.bytes(),
+            new_bytes: self.state.new_bytes(self.checkpoint, location),
             at,
         }
     }
@@ -278,11 +281,12 @@ impl CheckpointCoordinator {
     /// Takes a subtask's part of a checkpoint, from the running attempt or a dead one.
     pub(crate) fn on_acknowledged(&mut self, ack: Acknowledgement, actions: &mut Vec<JobAction>) {
         let id = ack.checkpoint;
-        let snapshot = ack.snapshot(self.now.monotonic);
         let Some(pending) = self.pending.get(&id) else {
             self.on_late_acknowledgement(ack, actions);
             return;
         };
+        let location = pending.barrier.location.as_ref();
+        let snapshot = ack.snapshot(location, self.now.monotonic);
         if pending.attempt != ack.attempt {
             return;
         }
@@ -313,8 +317,10 @@ impl CheckpointCoordinator {
         if finalising || self.retained.iter().any(|completed| completed.id == id) {
             return;
         }
-        self.statistics
-            .on_late_snapshot(&ack.snapshot(self.now.monotonic));
+        if let Some(entry) = self.statistics.checkpoint(id) {
+            let snapshot = ack.snapshot(entry.location.as_ref(), self.now.monotonic);
+            self.statistics.on_late_snapshot(&snapshot);
+        }
         let location = match self.ended.claim_late(id, ack.subtask) {
             Late::Leave => return,
             Late::Discard(location) => location,

@@ -321,6 +321,7 @@ fn a_checkpoint_from_trigger_to_completion() {
         checkpoint,
         kind: SnapshotKind::Checkpoint,
         bytes: 10,
+        new_bytes: 10,
         duration: Duration::from_secs(2),
     };
     assert_eq!(

@@ -37,8 +37,11 @@ pub struct CompletedSummary {
     pub kind: SnapshotKind,
     /// The folder it lies in; `None` is the job's own namespace.
     pub location: Option<SnapshotLocation>,
-    /// Bytes of state, files and inline, each counted once.
+    /// Bytes of state, files and inline, each counted once, whether they were written for this
+    /// checkpoint or for one that it rests on: what a restore reads (Flink's `state_size`).
     pub bytes: u64,
+    /// Those of them that were written for this checkpoint (Flink's `checkpointed_size`).
+    pub new_bytes: u64,
     /// From trigger to stored pointer.
     pub duration: Duration,
 }
@@ -84,6 +87,8 @@ pub(crate) struct SubtaskSnapshot {
     pub(crate) metrics: SnapshotMetrics,
     /// Bytes of its state, files and inline.
     pub(crate) bytes: u64,
+    /// Those of them that were written for this checkpoint.
+    pub(crate) new_bytes: u64,
     /// When its acknowledgement arrived.
     pub(crate) at: Millis,
 }
@@ -111,8 +116,10 @@ pub struct Statistics {
     pub latest_restored: Option<RestoredSummary>,
     /// Milliseconds from trigger to stored pointer, per completed checkpoint.
     pub duration_ms: Summary,
-    /// Bytes of state per completed checkpoint.
+    /// Bytes of state per completed checkpoint, each counted once.
     pub bytes: Summary,
+    /// Bytes written for it, per completed checkpoint.
+    pub new_bytes: Summary,
     /// Microseconds from trigger to the first barrier, per subtask snapshot.
     pub start_delay_us: Summary,
     /// Microseconds of alignment, per subtask snapshot.
@@ -136,7 +143,7 @@ impl Statistics {
     pub const HISTORY_SIZE: usize = 10;
 
     /// Counts from zero and remembers the details of the last `history_size` checkpoints that
-    /// ended, each of which takes 44 bytes per subtask. Zero remembers none.
+    /// ended, each of which takes 52 bytes per subtask. Zero remembers none.
     pub fn new(history_size: usize) -> Self {
         Statistics {
             triggered: 0,
@@ -150,6 +157,7 @@ impl Statistics {
             latest_restored: None,
             duration_ms: Summary::default(),
             bytes: Summary::default(),
+            new_bytes: Summary::default(),
             start_delay_us: Summary::default(),
             alignment_us: Summary::default(),
             sync_us: Summary::default(),
@@ -200,6 +208,7 @@ impl Statistics {
         let millis = u64::try_from(completed.duration.as_millis()).unwrap_or(u64::MAX);
         self.duration_ms.record(millis);
         self.bytes.record(completed.bytes);
+        self.new_bytes.record(completed.new_bytes);
         self.history.end(completed.checkpoint, |entry| {
             entry.complete(&completed);
         });

@@ -77,6 +77,7 @@ impl World {
                 write: Duration::from_micros(5000),
             },
             bytes,
+            new_bytes: bytes / 10,
             at: Millis(self.now),
         }
     }
@@ -100,6 +101,7 @@ impl World {
             kind,
             location: None,
             bytes: 100 * id,
+            new_bytes: 10 * id,
             duration: Duration::from_millis(id),
         });
         self.statistics.check_invariants();
@@ -269,6 +271,7 @@ fn each_subtask_tells_how_it_spent_its_time() {
     let entry = world.entry(1);
     assert_eq!((entry.acknowledged, entry.subtask_count()), (2, 3));
     assert_eq!((entry.bytes, entry.duration()), (42, None));
+    assert_eq!(entry.new_bytes, 4);
     assert_eq!(entry.triggered_at, UnixMillis(1_000_070));
     assert_eq!(entry.format, SnapshotFormat::Incremental);
 
@@ -280,6 +283,7 @@ fn each_subtask_tells_how_it_spent_its_time() {
         ("source", "count")
     );
     assert_eq!((count.acknowledged(), count.bytes()), (1, 12));
+    assert_eq!((source.new_bytes(), count.new_bytes()), (3, 1));
     assert_eq!(source.acknowledged_after(), Some(Duration::from_millis(9)));
     let expected = SubtaskStatistics {
         acknowledged_after: Duration::from_millis(5),
@@ -290,6 +294,7 @@ fn each_subtask_tells_how_it_spent_its_time() {
         sync: Duration::from_micros(40),
         write: Duration::from_micros(5000),
         bytes: 12,
+        new_bytes: 1,
     };
     let subtasks: Vec<_> = count.subtasks().collect();
     assert_eq!(subtasks, [None, Some(expected)]);
@@ -311,10 +316,11 @@ fn an_entry_says_how_its_checkpoint_ended() {
     let completed = CheckpointStatus::Completed {
         duration: Duration::from_millis(1),
     };
-    assert_eq!(
-        (&world.entry(1).status, world.entry(1).bytes),
-        (&completed, 100)
-    );
+    let entry = world.entry(1);
+    assert_eq!(entry.status, completed);
+    assert_eq!((entry.bytes, entry.new_bytes), (100, 10));
+    assert_eq!(world.statistics.bytes.sum(), 100);
+    assert_eq!(world.statistics.new_bytes.sum(), 10);
     let failed = CheckpointStatus::Failed {
         duration: Duration::from_millis(8),
         reason: "reason 2".to_owned(),

@@ -198,11 +198,14 @@ fn note(note: &JobNote) -> String {
             checkpoint,
             kind,
             bytes,
+            new_bytes,
             duration,
-        } => format!(
-            "{checkpoint}{} completed, {bytes} bytes in {duration:?}",
-            suffix(*kind)
-        ),
+        } => {
+            let rests = new_bytes != bytes;
+            let new = rests.then(|| format!(" ({new_bytes} new)"));
+            let (new, kind) = (new.unwrap_or_default(), suffix(*kind));
+            format!("{checkpoint}{kind} completed, {bytes} bytes{new} in {duration:?}")
+        }
         JobNote::CheckpointAborted {
             checkpoint,
             kind,

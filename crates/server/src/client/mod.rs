@@ -210,6 +210,7 @@ mod tests {
             kind: SnapshotKind::StopWithSavepoint { drain: false },
             location: Some(SnapshotLocation::new("file:///savepoints/3")),
             bytes: 0,
+            new_bytes: 0,
             duration: Duration::ZERO,
         }
     }

@@ -7,10 +7,11 @@ pub(super) fn log(note: &JobNote) {
         JobNote::CheckpointCompleted {
             checkpoint,
             bytes,
+            new_bytes,
             duration,
             ..
         } => {
-            tracing::debug!(%checkpoint, bytes, ?duration, "checkpoint completed");
+            tracing::debug!(%checkpoint, bytes, new_bytes, ?duration, "checkpoint completed");
         }
         JobNote::CheckpointAborted {
             checkpoint, reason, ..

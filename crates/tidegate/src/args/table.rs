@@ -247,7 +247,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         kind: Kind::Count,
         default: "10",
         meaning: "how many checkpoints that completed or failed the statistics remember in detail",
-        advice: "raise it to look further back; each takes 40 bytes of memory per subtask",
+        advice: "raise it to look further back; each takes 52 bytes of memory per subtask",
         field: field!(checkpoint_history: u32),
     },
     Setting {
