@@ -170,15 +170,18 @@ impl JobStore {
             // Since it was claimed, another snapshot may have been put in its place.
             load::refuse_foreign(location, checkpoint.job, checkpoint.id).await?;
         }
+        let files = self.unshared(checkpoint, spared).await?;
+        let whole = files.len() == checkpoint.files().count();
         let deletion = Deletion {
             checkpoint: checkpoint.id,
             location: checkpoint.location.as_ref(),
-            files: self.unshared(checkpoint, spared).await?,
+            files,
             metadata: true,
             refused: Vec::new(),
         };
         self.inner.storage.delete(deletion).await?;
-        if checkpoint.location.is_some() {
+        // If files are left, it stays recorded: when they aren't dropped later, a sweep finds them.
+        if checkpoint.location.is_some() && whole {
             elsewhere::settled(records, checkpoint.id).await;
         }
         Ok(())

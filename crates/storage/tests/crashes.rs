@@ -56,6 +56,18 @@ const CLAIM: [(&str, &[u64]); 4] = [
     ("pointer:after#2", &[70, 71]),
 ];
 
+/// Where a job is cut off whose second checkpoint shares a file with the first and whose third
+/// shares nothing; and what it goes on from. The second is dropped from the store before the fourth
+/// is written, and its files after that.
+const SHARED: [(&str, &[u64]); 6] = [
+    ("pointer:before#2", &[1]),
+    ("pointer:after#2", &[1, 2]),
+    ("state-file:before#3", &[2]),
+    ("pointer:after#3", &[2, 3]),
+    ("state-file:before#4", &[3]),
+    ("pointer:before#4", &[3]),
+];
+
 fn main() {
     // nextest asks for the list of tests.
     if std::env::args().any(|argument| argument == "--list") {
@@ -70,6 +82,7 @@ fn main() {
             "checkpoints" => take_checkpoints(&place),
             "savepoint" => stop_with_savepoint(&place),
             "claim" => claim(&place),
+            "shared" => share_files(&place),
             other => panic!("`{other}`"),
         }
         panic!(
@@ -92,7 +105,12 @@ fn main() {
         kill_at(point, "claim", &place.dir);
         recovers_from_claim(&place, point, expected);
     }
-    let count = CHECKPOINTS.len() + SAVEPOINT.len() + CLAIM.len();
+    for (point, expected) in SHARED {
+        let place = Place::new();
+        kill_at(point, "shared", &place.dir);
+        recovers_what_is_shared(&place, point, expected);
+    }
+    let count = CHECKPOINTS.len() + SAVEPOINT.len() + CLAIM.len() + SHARED.len();
     println!("crashes: recovered from {count} crash points");
 }
 
@@ -148,6 +166,32 @@ fn claim(place: &Place) {
     };
     place.run(store.resume(Some(&from))).unwrap();
     place.complete(&store, 71);
+}
+
+/// Takes checkpoints until killed, keeping one, and drops those that share files as the
+/// coordinator does.
+fn share_files(place: &Place) {
+    let store = place.open();
+    let complete = |id, files| {
+        let completed = checkpoint(&store, id, files);
+        place.run(store.publish_metadata(&completed));
+        place.run(store.store_pointer(&CheckpointPointer::to(&completed)));
+        completed
+    };
+    let drop_sparing = |completed, spared: &[_]| {
+        let dropped = store.drop_completed(completed, spared);
+        place.run(dropped).unwrap();
+    };
+    let full = write(&store, 1, "count[0]", b"full");
+    let first = complete(1, vec![full.clone()]);
+    let change = write(&store, 2, "count[0]", b"change");
+    let second = complete(2, vec![full.clone(), change.clone()]);
+    drop_sparing(&first, std::slice::from_ref(&full));
+    place.complete(&store, 3);
+    drop_sparing(&second, &[full, change]);
+    let newest = write(&store, 4, "count[0]", b"newest");
+    drop_sparing(&second, &[]);
+    complete(4, vec![newest]);
 }
 
 fn kill_at(point: &str, work: &str, dir: &Path) {
@@ -236,6 +280,26 @@ fn recovers_from_savepoint(place: &Place, point: &str, whole: bool, listed: bool
         place.run(store.drop_completed(stop, &[])).unwrap();
         assert_eq!(entries(), before);
     }
+}
+
+/// What is listed is whole, and after a sweep nothing else is there.
+// RX-01, BC-27
+fn recovers_what_is_shared(place: &Place, point: &str, expected: &[u64]) {
+    let store = place.open();
+    let completed = place.run(store.resume(None)).unwrap().completed;
+    let ids: Vec<u64> = completed.iter().map(|checkpoint| checkpoint.id.0).collect();
+    assert_eq!(ids, expected, "{point}");
+    let report = place.run(store.sweep_orphans(&completed)).unwrap();
+    assert!(report.failures.is_empty(), "{point}: {:?}", report.failures);
+    let mut state: Vec<_> = completed.iter().flat_map(|c| c.files()).collect();
+    state.sort();
+    state.dedup();
+    for checkpoint in &completed {
+        place.run(store.verify_files(checkpoint)).unwrap();
+    }
+    // Pointer and metadata of each, and every state file once.
+    let left = 2 * completed.len() + state.len();
+    assert_eq!(place.files(&store).len(), left, "{point}");
 }
 
 fn recovers_from_claim(place: &Place, point: &str, expected: &[u64]) {
