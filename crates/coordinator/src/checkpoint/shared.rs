@@ -8,8 +8,8 @@
 //! not (Flink's `SharedStateRegistry`; it counts references instead).
 //!
 //! Invariants: a file is deleted when the last checkpoint that refers to it leaves *retained ∪ held
-//! ∪ finalising ∪ in doubt*, by whoever leaves last, and so once; a checkpoint under way refers to
-//! its own files and to its base's, and to nothing else.
+//! ∪ finalising ∪ in doubt*, with the newest of them, which leaves last, and so once; a checkpoint
+//! under way refers to its own files and to its base's, and to nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -134,12 +134,18 @@ impl CheckpointCoordinator {
             return;
         }
         let needed = self.bases_needed();
-        let held = std::mem::take(&mut self.kept.held);
-        // Ordering: what refers to a file is gone from the store before the file is.
-        let (held, released) = held.into_iter().partition(|base: &CompletedCheckpoint| {
+        // Ordering: what refers to a file is gone from the store before the file is. A deletion
+        // that has ended may have failed, and then its checkpoint is still listed. So they go in
+        // the order of their ids, and a file goes with the newest that refers to it: the store
+        // leaves all files of one whose pointer stays, and files that were written for others as
+        // long as it lists anything older.
+        self.kept.held.sort_by_key(|base| base.id);
+        let stays = |base: &CompletedCheckpoint| {
             needed.contains(&base.id) || self.deletions.concern(base.id)
-        });
-        self.kept.held = held;
+        };
+        let first = self.kept.held.iter().position(stays);
+        let held = first.map_or_else(Vec::new, |first| self.kept.held.split_off(first));
+        let released = std::mem::replace(&mut self.kept.held, held);
         self.release(released, actions);
     }
 
@@ -163,12 +169,17 @@ impl CheckpointCoordinator {
         }
     }
 
-    /// The store has been read: nothing is in doubt any more, and what it lists is retained.
+    /// The store has been read: nothing is in doubt any more, and what it lists is retained. Only
+    /// what was dropped stays so, although its deletion is under way or has failed: were it
+    /// retained until it isn't listed any more, nobody would delete its files. The newest counts
+    /// in any case, since it is what is restored.
     pub(super) fn on_kept_recovered(&mut self) {
         self.kept.doubted.clear();
-        let retained = &self.retained;
-        let listed = |id| retained.iter().any(|completed| completed.id == id);
-        self.kept.held.retain(|base| !listed(base.id));
+        let newest = self.newest_listed();
+        let held = &mut self.kept.held;
+        held.retain(|base| Some(base.id) != newest);
+        let dropped = |id| held.iter().any(|base| base.id == id);
+        self.retained.retain(|listed| !dropped(listed.id));
     }
 
     /// What something under way rests on.
