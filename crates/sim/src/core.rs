@@ -25,6 +25,8 @@ pub(crate) struct Core {
     origin: Option<CompletedCheckpoint>,
     /// The savepoint that was published last.
     savepoint: Option<CompletedCheckpoint>,
+    /// Completed checkpoints that were dropped at least once.
+    dropped: BTreeSet<CheckpointId>,
     smuggled: Smuggled,
 }
 
@@ -110,6 +112,7 @@ impl Core {
             acknowledged: BTreeSet::new(),
             origin,
             savepoint: None,
+            dropped: BTreeSet::new(),
             smuggled: Smuggled::default(),
         }
     }
@@ -179,7 +182,19 @@ impl Core {
                     });
                 }
             }
+            Mutation::SharedFileForgotten => self.forget_shared(actions),
             _ => {}
+        }
+    }
+
+    /// Spares everything once more when it is its turn.
+    fn forget_shared(&mut self, actions: &mut [JobAction]) {
+        for action in actions {
+            if let JobAction::DropCompleted { checkpoint, spared } = action
+                && !self.dropped.insert(checkpoint.id)
+            {
+                *spared = checkpoint.files().cloned().collect();
+            }
         }
     }
 

@@ -117,11 +117,13 @@ pub enum Mutation {
     SharedFileDroppedTwice,
     /// A subtask refers to a snapshot that didn't complete, and the coordinator accepts that.
     UnknownFileAccepted,
+    /// What was spared when its checkpoint was dropped is never deleted.
+    SharedFileForgotten,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 50] = [
+    pub const ALL: [Mutation; 51] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -172,6 +174,7 @@ impl Mutation {
         Mutation::BaseNotHeld,
         Mutation::SharedFileDroppedTwice,
         Mutation::UnknownFileAccepted,
+        Mutation::SharedFileForgotten,
     ];
 
     /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
@@ -209,7 +212,8 @@ impl Mutation {
             Mutation::SharedFileDeleted
             | Mutation::BaseNotHeld
             | Mutation::SharedFileDroppedTwice
-            | Mutation::UnknownFileAccepted => {
+            | Mutation::UnknownFileAccepted
+            | Mutation::SharedFileForgotten => {
                 let checkpoints = &mut scenario.settings.checkpoints;
                 checkpoints.format = SnapshotFormat::Incremental;
                 (checkpoints.retained, checkpoints.max_concurrent) = (1, 3);

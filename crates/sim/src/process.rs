@@ -97,7 +97,10 @@ impl Process {
             self.watch.on_action(&action, now, &outside.store)?;
             self.perform(action, outside)?;
         }
-        self.watch.after_step(&outside.store)
+        match self.end {
+            None => self.watch.after_step(&outside.store),
+            Some(_) => Ok(()),
+        }
     }
 
     fn dies(&mut self, outside: &mut Outside) -> bool {

@@ -122,7 +122,12 @@ impl Store {
 
     /// The job that runs now. Savepoints are named by the first digits.
     pub(crate) fn job(&self) -> JobId {
-        JobId(u128::from(self.namespace + 1) << 96)
+        job_of(self.namespace)
+    }
+
+    /// The one that would go on from it in a new namespace.
+    pub(crate) fn next_job(&self) -> JobId {
+        job_of(self.namespace + 1)
     }
 
     /// The metadata of a snapshot.
@@ -333,6 +338,10 @@ impl Store {
             }
         }
     }
+}
+
+fn job_of(namespace: u32) -> JobId {
+    JobId(u128::from(namespace + 1) << 96)
 }
 
 /// Files of the first of these that later ones refer to, too.

@@ -12,7 +12,7 @@ use crate::core::{Core, misread};
 use crate::external::State;
 use crate::invariants::{
     Checked, STEPS_TO_FINISH_MAX, claimed_is_gone, has_finished, keeps, nothing_left, published,
-    restorable, restorable_job, stuck, too_slow,
+    refused, restorable, restorable_job, stuck, too_slow,
 };
 use crate::mutation::Mutation;
 use crate::outside::Outside;
@@ -248,6 +248,11 @@ impl World {
             return Ok(());
         }
         let claim = outside.rng.chance(users.claims);
+        if let Some(drained) = outside.store.latest().filter(|from| from.kind.drains()) {
+            refused(drained, outside.store.next_job())?;
+            trace!(outside, "no new namespace goes on from {}", drained.id);
+            return Ok(());
+        }
         let from = outside.store.move_on(claim);
         let from = from.expect("there is something to go on from");
         trace!(

@@ -160,4 +160,6 @@ found! {
     shared_file_dropped_twice: SharedFileDroppedTwice within 200 by "ownership";
     // RX-04
     unknown_file_accepted: UnknownFileAccepted within 300 by "restorable" | "reachable" | "cut";
+    // RX-01: after the second drop they are gone.
+    shared_file_forgotten: SharedFileForgotten within 200 by "ownership";
 }

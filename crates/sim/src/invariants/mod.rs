@@ -41,7 +41,7 @@ pub(crate) use liveness::{
     STEPS_TO_FINISH_MAX, no_busy_waiting, pauses_between_reads, stuck, too_slow,
 };
 pub(crate) use reachable::may_delete;
-pub(crate) use restorable::{not_there, restorable, restorable_job};
+pub(crate) use restorable::{not_there, refused, restorable, restorable_job};
 pub(crate) use restored::restored;
 pub(crate) use retention::{has_finished, keeps};
 pub(crate) use savepoints::Savepoints;

@@ -4,6 +4,9 @@
 //! Source: BC-01 (late or declined acknowledgements leak files), BC-06, BC-55 (a cleanup that
 //! depended on every message); CC-16, CC-20, CC-23. A
 //! checkpoint in doubt is exempt: its files are left for the sweep, rather a leak than a loss.
+//! Files that a dropped checkpoint shares are exempt while their turn may still come: as long as a
+//! checkpoint or a deletion is under way, or the store is in doubt. Otherwise the coordinator is
+//! *at rest*, and each file that it has is retained or was discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +35,15 @@ pub(crate) struct Ownership {
     /// Of dropped checkpoints, since something else refers to them or may come to do so.
     spared: BTreeSet<String>,
     in_doubt: BTreeSet<CheckpointId>,
+    /// What the store listed when it was read, and the coordinator hasn't dropped since. A deletion
+    /// that was under way then may have taken the pointer away.
+    listed: Vec<CompletedCheckpoint>,
+    /// The store hasn't been read since the last doubt.
+    unread: bool,
+    /// How many deletions for each checkpoint have not reported back.
+    deleting: BTreeMap<CheckpointId, u32>,
+    /// Whether the last step before the end left it so.
+    at_rest: bool,
     /// The newest checkpoint that has ended.
     newest: Option<CheckpointId>,
     /// Completed in this step.
@@ -45,14 +57,18 @@ impl Ownership {
         } = report
         {
             let files = SubtaskState::files(state);
-            self.taken
-                .extend(files.map(|file| (file.name.clone(), *checkpoint)));
+            for file in files {
+                // What was written for an older one is that one's.
+                self.taken.entry(file.name.clone()).or_insert(*checkpoint);
+            }
         }
     }
 
     /// The store lists these, so the coordinator has them again, even those it has dropped: their
     /// deletion may have failed.
     pub(crate) fn on_recovered(&mut self, completed: &[CompletedCheckpoint]) {
+        self.unread = false;
+        self.listed = completed.to_vec();
         for file in completed.iter().flat_map(CompletedCheckpoint::files) {
             self.discarded.remove(&file.name);
         }
@@ -65,6 +81,20 @@ impl Ownership {
 
     pub(crate) fn on_doubt(&mut self, checkpoint: CheckpointId) {
         self.in_doubt.insert(checkpoint);
+        self.unread = true;
+    }
+
+    /// A deletion for this checkpoint has been issued.
+    pub(crate) fn on_deleting(&mut self, checkpoint: CheckpointId) {
+        *self.deleting.entry(checkpoint).or_default() += 1;
+    }
+
+    /// One of them has ended.
+    pub(crate) fn on_deleted(&mut self, checkpoint: CheckpointId) {
+        if let Some(count) = self.deleting.get_mut(&checkpoint) {
+            *count -= 1;
+            self.deleting.retain(|_, count| *count > 0);
+        }
     }
 
     /// Whether anything ever was.
@@ -89,8 +119,9 @@ impl Ownership {
         Ok(())
     }
 
-    /// These outlive a checkpoint that is dropped.
-    pub(crate) fn on_spared(&mut self, files: &[FileHandle]) {
+    /// A completed checkpoint is dropped, and these outlive it.
+    pub(crate) fn on_dropped(&mut self, checkpoint: CheckpointId, files: &[FileHandle]) {
+        self.listed.retain(|listed| listed.id != checkpoint);
         let names = files.iter().map(|file| file.name.clone());
         self.spared.extend(names);
     }
@@ -99,43 +130,54 @@ impl Ownership {
         self.completed = Some(checkpoint);
     }
 
-    /// The step is over. Every checkpoint older than one that has completed has ended by now, so
-    /// what was handed over for it is retained or was given up: whatever messages were lost, no
-    /// more is left behind than what is under way.
-    pub(crate) fn after_step(&mut self, store: &Store) -> Checked {
-        let Some(completed) = self.completed.take() else {
+    /// The step is over, and the job goes on. Every checkpoint older than one that has completed has
+    /// ended by now, so what was handed over for it is retained or was given up: whatever messages
+    /// were lost, no more is left behind than what is under way. If none is, nothing is spared any
+    /// more.
+    pub(crate) fn after_step(&mut self, none_under_way: bool, store: &Store) -> Checked {
+        let was_at_rest = self.at_rest;
+        self.at_rest = none_under_way && self.deleting.is_empty() && !self.unread;
+        let completed = self.completed.take();
+        if completed.is_none() && (was_at_rest || !self.at_rest) {
             return Ok(());
-        };
+        }
         self.taken.retain(|name, _| store.files.contains_key(name));
-        let live = store.live_files();
-        let forgotten = self.taken.iter().find(|(name, checkpoint)| {
+        let is_over = |checkpoint| self.at_rest || Some(checkpoint) < completed;
+        let forgotten = self.forgotten(store).find(|(name, checkpoint)| {
             // Savepoints are not subsumed.
-            **checkpoint < completed
-                && !name.contains("://")
-                && !self.given_up.contains(*name)
-                && !self.spared.contains(*name)
-                && !self.in_doubt.contains(checkpoint)
-                && !live.contains(name.as_str())
+            is_over(**checkpoint) && !name.contains("://") && !self.given_up.contains(*name)
         });
         ensure(forgotten.is_none(), NAME, || {
-            format!("{completed} has completed, and {forgotten:?} was forgotten")
+            let at_rest = self.at_rest;
+            format!("{forgotten:?} was forgotten; completed: {completed:?}, at rest: {at_rest}")
         })
     }
 
     /// The coordinator leaves, and everything it has issued is done. Nothing failed to be deleted.
     pub(crate) fn on_leave(&self, store: &Store) -> Checked {
-        let live = store.live_files();
-        let forgotten = self.taken.iter().find(|(name, checkpoint)| {
+        let forgotten = self.forgotten(store).find(|(name, _)| {
             let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
-            store.files.contains_key(*name)
-                && !live.contains(name.as_str())
-                // Their turn may come after the end: the sweep's.
-                && !self.spared.contains(*name)
-                && !self.in_doubt.contains(checkpoint)
-                && !store.elsewhere.contains_key(&SnapshotLocation::new(folder))
+            !store.elsewhere.contains_key(&SnapshotLocation::new(folder))
         });
         ensure(forgotten.is_none(), NAME, || {
             format!("{forgotten:?} was handed over and forgotten")
+        })
+    }
+
+    /// Files that are there without need, and that no sweep has been left to find. If the end comes
+    /// before the turn of what was spared, that is the sweep's.
+    fn forgotten<'a>(
+        &'a self,
+        store: &'a Store,
+    ) -> impl Iterator<Item = (&'a String, &'a CheckpointId)> {
+        let mut live = store.live_files();
+        let listed = self.listed.iter().flat_map(CompletedCheckpoint::files);
+        live.extend(listed.map(|file| file.name.as_str()));
+        self.taken.iter().filter(move |(name, checkpoint)| {
+            store.files.contains_key(*name)
+                && !live.contains(name.as_str())
+                && (self.at_rest || !self.spared.contains(*name))
+                && !self.in_doubt.contains(checkpoint)
         })
     }
 }

@@ -51,6 +51,7 @@ impl Watch {
             JobEvent::Recovered {
                 completed: Ok(found),
             } => self.ownership.on_recovered(found),
+            JobEvent::Deleted { checkpoint } => self.ownership.on_deleted(*checkpoint),
             _ => {}
         }
         self.outcomes.on_event(event);
@@ -64,7 +65,8 @@ impl Watch {
 
     /// All of it has been taken on.
     pub(crate) fn after_step(&mut self, store: &Store) -> Checked {
-        self.ownership.after_step(store)
+        let none_under_way = self.outcomes.newest().is_none();
+        self.ownership.after_step(none_under_way, store)
     }
 
     /// The coordinator wants this done, at this moment.
@@ -107,6 +109,7 @@ impl Watch {
                 self.kept.on_end(end, retention, in_doubt, store)?;
             }
             JobAction::DropCompleted { checkpoint, spared } => {
+                self.ownership.on_deleting(checkpoint.id);
                 self.on_drop(checkpoint, spared, store)?;
             }
             JobAction::DiscardHistory(completed) => {
@@ -117,7 +120,10 @@ impl Watch {
             }
             JobAction::DiscardFiles {
                 checkpoint, files, ..
-            } => self.ownership.on_discard(*checkpoint, files.iter())?,
+            } => {
+                self.ownership.on_deleting(*checkpoint);
+                self.ownership.on_discard(*checkpoint, files.iter())?;
+            }
             _ => {}
         }
         Ok(())
@@ -130,7 +136,7 @@ impl Watch {
         store: &Store,
     ) -> Checked {
         self.kept.on_drop(checkpoint, store);
-        self.ownership.on_spared(spared);
+        self.ownership.on_dropped(checkpoint.id, spared);
         let gone = checkpoint.files().filter(|file| !spared.contains(file));
         self.ownership.on_discard(checkpoint.id, gone)
     }
