@@ -130,10 +130,10 @@ impl Ownership {
         self.completed = Some(checkpoint);
     }
 
-    /// The step is over, and the job goes on. Every checkpoint older than one that has completed has
-    /// ended by now, so what was handed over for it is retained or was given up: whatever messages
-    /// were lost, no more is left behind than what is under way. If none is, nothing is spared any
-    /// more.
+    /// The step is over, and the job goes on. Every checkpoint older than one that has completed
+    /// has ended by now, so what was handed over for it is retained or was given up: whatever
+    /// messages were lost, no more is left behind than what is under way. If none is, nothing is
+    /// spared any more.
     pub(crate) fn after_step(&mut self, none_under_way: bool, store: &Store) -> Checked {
         let was_at_rest = self.at_rest;
         self.at_rest = none_under_way && self.deleting.is_empty() && !self.unread;
