@@ -31,17 +31,23 @@ pub(super) fn namespace_schema<N: StateKey>() -> String {
     }
 }
 
-/// Combines the hashes of key and namespace, and spreads the result over a table. The table takes
-/// its position from the low bits and its tags from the top seven, which are the same for all keys
-/// of a key group; so the low half is folded onto the top, which leaves the low bits as they are.
+/// Combines the hashes of key and namespace. Where there are no namespaces it is that of the key.
+#[inline]
+pub(super) fn scope_hash<N: StateKey>(key_hash: u64, namespace: &N) -> u64 {
+    if !has_namespace::<N>() {
+        return key_hash;
+    }
+    // The product keeps a key that equals its namespace from cancelling itself out.
+    let namespace = namespace.key_hash().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    key_hash.wrapping_add(namespace)
+}
+
+/// Spreads the hash of key and namespace over a table. The table takes its position from the low
+/// bits and its tags from the top seven, which are the same for all keys of a key group; so the low
+/// half is folded onto the top, which leaves the low bits as they are.
 #[inline]
 fn table_hash<N: StateKey>(key_hash: u64, namespace: &N) -> u64 {
-    let mut hash = key_hash;
-    if has_namespace::<N>() {
-        // The product keeps a key that equals its namespace from cancelling itself out.
-        let namespace = namespace.key_hash().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash = hash.wrapping_add(namespace);
-    }
+    let hash = scope_hash(key_hash, namespace);
     hash ^ (hash << 32)
 }
 

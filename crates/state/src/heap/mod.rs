@@ -35,6 +35,7 @@ mod restored;
 mod shards;
 mod snapshot;
 mod sorted;
+mod timer_queue;
 mod timers;
 mod value;
 mod windows;

@@ -1,69 +1,26 @@
 //! Timers: instants at which an operator wants to come back to a key.
 //!
 //! Timers are keyed state. A table of (key, namespace, time) says which are set, so there is no
-//! timer twice, and snapshots and rescaling are those of any other state. Beside it, a heap orders
-//! them by time. The table has the last word: a timer that is deleted stays in the heap until it
-//! comes up, and is then passed over. What a restore brings is in the table alone; the heap is made
-//! from it when it is next used.
+//! timer twice, and snapshots and rescaling are those of any other state. Beside it, a queue orders
+//! them by time ([`timer_queue`](super::timer_queue)). What a restore brings goes into the table
+//! alone; the queue is made from it when the timers are bound, before the first record.
 //!
-//! Invariants: every timer of the table is in the heap, once the heap is made; the heap is at most
-//! [`SLACK`] entries longer than twice the table.
+//! Invariant: the queue, once it is made, has the timers of the table.
 
 use std::cell::RefCell;
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use super::backend::HeapKeyedBackend;
 use super::bound::Table;
 use super::content::Single;
-use super::entry_key::{EntryKey, Lookup};
+use super::entry_key::Lookup;
 use super::shards::Shards;
+use super::timer_queue::{Place, TimerQueue};
 use crate::descriptor::{StateDescriptor, TimersDescriptor};
 use crate::error::StateError;
 use crate::format::StateMeta;
-use crate::key::StateKey;
+use crate::key::{BorrowedKey, StateKey};
 use crate::scope::{At, Scope};
-
-/// Deleted timers that the heap may hold, however few are set.
-const SLACK: usize = 64;
-
-/// A timer as the heap orders it.
-#[derive(Clone)]
-struct Queued<K, N> {
-    time: i64,
-    hash: u64,
-    key: K,
-    namespace: N,
-}
-
-impl<K: StateKey, N: StateKey> Queued<K, N> {
-    /// By time; at one time in an order that a restore doesn't change.
-    fn order(&self, other: &Self) -> Ordering {
-        let earlier = (self.time, self.hash).cmp(&(other.time, other.hash));
-        earlier.then_with(|| self.namespace.key_hash().cmp(&other.namespace.key_hash()))
-    }
-}
-
-impl<K: StateKey, N: StateKey> Ord for Queued<K, N> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order(other)
-    }
-}
-
-impl<K: StateKey, N: StateKey> PartialOrd for Queued<K, N> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K: StateKey, N: StateKey> PartialEq for Queued<K, N> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<K: StateKey, N: StateKey> Eq for Queued<K, N> {}
 
 /// Timers that are set, by key, namespace and time.
 type TimerShards<K, N> = Shards<K, Single<()>, (N, i64)>;
@@ -71,8 +28,8 @@ type TimerShards<K, N> = Shards<K, Single<()>, (N, i64)>;
 /// The timers of one kind.
 struct TimerTable<K, N> {
     shards: TimerShards<K, N>,
-    /// `None` until it is needed, and again after a restore.
-    queue: Option<BinaryHeap<Reverse<Queued<K, N>>>>,
+    /// `None` after a restore, until they are bound or, if they were before, looked at.
+    queue: Option<TimerQueue<K, N>>,
 }
 
 impl<K: 'static, N: 'static> Table<K, Single<()>, (N, i64)> for TimerTable<K, N> {
@@ -90,32 +47,11 @@ impl<K: 'static, N: 'static> Table<K, Single<()>, (N, i64)> for TimerTable<K, N>
 }
 
 impl<K: StateKey, N: StateKey> TimerTable<K, N> {
-    fn is_set(&self, timer: &Queued<K, N>) -> bool {
-        let namespace = (timer.namespace.clone(), timer.time);
-        let at = At::hashed(timer.hash, &timer.key).within(&namespace);
-        self.shards.get(Lookup::scope::<K, _>(&at)).is_some()
-    }
-
-    /// The heap, without timers at its top that are not set any more.
-    fn queue(&mut self) -> &mut BinaryHeap<Reverse<Queued<K, N>>> {
-        let mut queue = self.queue.take().unwrap_or_else(|| self.make_queue());
-        while queue.peek().is_some_and(|next| !self.is_set(&next.0)) {
-            queue.pop();
-        }
-        self.queue.insert(queue)
-    }
-
-    fn make_queue(&self) -> BinaryHeap<Reverse<Queued<K, N>>> {
-        let timers = self.shards.iter().map(|(at, _)| {
-            let EntryKey { key, namespace } = at;
-            Reverse(Queued {
-                time: namespace.1,
-                hash: key.key_hash(),
-                key: key.clone(),
-                namespace: namespace.0.clone(),
-            })
-        });
-        timers.collect::<Vec<_>>().into()
+    /// The queue, which is made if need be.
+    #[inline]
+    fn queue(&mut self) -> &mut TimerQueue<K, N> {
+        let shards = &self.shards;
+        self.queue.get_or_insert_with(|| queue_of(shards))
     }
 
     fn register(&mut self, scope: &impl Scope<K, N>, time: i64) -> bool {
@@ -128,52 +64,49 @@ impl<K: StateKey, N: StateKey> TimerTable<K, N> {
             return false;
         }
         if let Some(queue) = &mut self.queue {
-            let EntryKey { key, namespace } = at.to_entry_key();
-            queue.push(Reverse(Queued {
-                time,
-                hash: at.hash,
-                key,
-                namespace: namespace.0,
-            }));
+            let timer = at.to_entry_key();
+            let place = Place::new(time, at.hash, &namespace.0);
+            queue.insert(place, (timer.key, timer.namespace.0));
         }
-        self.bound_queue();
         true
     }
 
     fn delete(&mut self, scope: &impl Scope<K, N>, time: i64) -> bool {
         let namespace = (scope.namespace().clone(), time);
         let at = At::hashed(scope.key_hash(), scope.key()).within(&namespace);
-        let removed = self.shards.remove(Lookup::scope::<K, _>(&at)).is_some();
-        self.bound_queue();
-        removed
-    }
-
-    /// Makes the heap anew once most of it is deleted timers. What that costs was saved before: an
-    /// entry that is dropped here was registered and deleted since the last time.
-    fn bound_queue(&mut self) {
-        let length = self.queue.as_ref().map_or(0, BinaryHeap::len);
-        if length > 2 * self.shards.len + SLACK {
-            self.queue = Some(self.make_queue());
+        if self.shards.remove(Lookup::scope::<K, _>(&at)).is_none() {
+            return false;
         }
+        if let Some(queue) = &mut self.queue {
+            let (key, namespace) = (scope.key(), scope.namespace());
+            let place = Place::new(time, scope.key_hash(), namespace);
+            queue.remove(place, |timer| key.is_key(&timer.0) && timer.1 == *namespace);
+        }
+        true
     }
 
     fn next_due(&mut self, limit: i64) -> Option<(K, N, i64)> {
         let queue = self.queue();
-        if queue.peek()?.0.time > limit {
+        let time = queue.first()?.time;
+        if time > limit {
             return None;
         }
-        let Queued {
-            time,
-            hash,
-            key,
-            namespace,
-        } = queue.pop()?.0;
+        let (key, namespace) = queue.pop()?;
         let within = (namespace, time);
-        let at = At::hashed(hash, &key).within(&within);
+        let at = At::key(&key).within(&within);
         let removed = self.shards.remove(Lookup::scope::<K, _>(&at));
         assert!(removed.is_some(), "the next timer is set");
         Some((key, within.0, time))
     }
+}
+
+fn queue_of<K: StateKey, N: StateKey>(shards: &TimerShards<K, N>) -> TimerQueue<K, N> {
+    let timers = shards.iter().map(|(at, _)| {
+        let (namespace, time) = &at.namespace;
+        let place = Place::new(*time, at.key.key_hash(), namespace);
+        (place, (at.key.clone(), namespace.clone()))
+    });
+    timers.collect()
 }
 
 /// Handle of the timers of one kind, event or processing time. Clones refer to the same timers.
@@ -239,9 +172,8 @@ impl<K: StateKey, N: StateKey> Timers<K, N> {
 
     /// The time of the earliest timer.
     pub fn earliest(&self) -> Option<i64> {
-        let mut table = self.table.borrow_mut();
-        let next = table.queue().peek()?;
-        Some(next.0.time)
+        let first = self.table.borrow_mut().queue().first()?;
+        Some(first.time)
     }
 
     /// Number of timers that are set. Exact.
@@ -270,6 +202,8 @@ impl StateDescriptor for TimersDescriptor {
             shards,
             queue: None,
         })?;
+        // Here, where nobody waits for it, and not at the first record.
+        table.borrow_mut().queue();
         Ok(Timers { table })
     }
 }
@@ -334,44 +268,60 @@ impl<K: StateKey, N: StateKey> TimerService<K, N> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use tidegate_types::MaxParallelism;
 
     use super::*;
 
-    fn timers() -> Timers<u64, u32> {
+    type Live = (HeapKeyedBackend<u64>, Timers<u64, u32>);
+
+    fn backend() -> HeapKeyedBackend<u64> {
         let max = MaxParallelism::derive(1);
-        let mut backend = HeapKeyedBackend::new(max, max.range(0, 1).unwrap());
-        backend
-            .bind_within(&TimersDescriptor::event_time("timers"))
-            .unwrap()
+        HeapKeyedBackend::new(max, max.range(0, 1).unwrap())
     }
 
-    fn queued(timers: &Timers<u64, u32>) -> usize {
-        let table = timers.table.borrow();
-        table.queue.as_ref().map_or(0, BinaryHeap::len)
+    fn bind(backend: &mut HeapKeyedBackend<u64>) -> Timers<u64, u32> {
+        let descriptor = TimersDescriptor::event_time("timers");
+        backend.bind_within(&descriptor).unwrap()
+    }
+
+    fn timers() -> Live {
+        let mut backend = backend();
+        let timers = bind(&mut backend);
+        (backend, timers)
+    }
+
+    fn queued(timers: &Timers<u64, u32>) -> Option<usize> {
+        timers.table.borrow().queue.as_ref().map(TimerQueue::len)
+    }
+
+    fn save(backend: &mut HeapKeyedBackend<u64>) -> Cursor<Vec<u8>> {
+        let frozen = backend.freeze();
+        backend.finish_snapshots();
+        let mut file = Vec::new();
+        frozen.write_to(&mut file).unwrap();
+        Cursor::new(file)
     }
 
     /// A session window: each record moves the timer of its key.
     #[test]
-    fn churn_leaves_the_heap_bounded() {
-        let timers = timers();
-        assert_eq!(timers.earliest(), None);
+    fn churn_leaves_nothing_behind() {
+        let (_backend, timers) = timers();
         for round in 0..1000i64 {
             for key in 0..10 {
                 let at = At::key(&key).within(&7);
                 timers.register(&at, round + 100).unwrap();
                 timers.delete(&at, round + 99).unwrap();
-                assert!(queued(&timers) <= 2 * timers.len() + SLACK);
+                assert_eq!(queued(&timers), Some(timers.len()));
             }
         }
         assert_eq!((timers.len(), timers.earliest()), (10, Some(1099)));
     }
 
-    /// One timer set, deleted and set again is in the heap twice, and fires once.
     #[test]
     fn a_timer_set_again_fires_once() {
-        let timers = timers();
-        assert_eq!(timers.earliest(), None);
+        let (_backend, timers) = timers();
         let at = At::key(&1).within(&2);
         for _ in 0..5 {
             assert!(timers.register(&at, 5).unwrap());
@@ -380,9 +330,36 @@ mod tests {
             assert!(!timers.delete(&at, 5).unwrap());
         }
         timers.register(&at, 5).unwrap();
-        assert_eq!(queued(&timers), 6);
+        assert_eq!(queued(&timers), Some(1));
         assert_eq!(timers.next_due(9).unwrap(), Some((1, 2, 5)));
         assert_eq!(timers.next_due(9).unwrap(), None);
-        assert_eq!(queued(&timers), 0);
+        assert_eq!(queued(&timers), Some(0));
+    }
+
+    /// What takes long after a restore is done when timers are bound, so before records flow.
+    #[test]
+    fn restored_timers_are_in_order_once_they_are_bound() {
+        let (mut live, timers) = timers();
+        for key in 0..100 {
+            let at = At::key(&key).within(&1);
+            timers.register(&at, 100 - key as i64).unwrap();
+        }
+        let file = save(&mut live);
+        let mut restored = backend();
+        restored.restore_file("file", &mut file.clone()).unwrap();
+        let timers = bind(&mut restored);
+        assert_eq!(queued(&timers), Some(100));
+        // Bound before: at the latest when they are bound again, or looked at.
+        let (mut restored, bound) = self::timers();
+        assert_eq!(queued(&bound), Some(0));
+        restored.restore_file("file", &mut file.clone()).unwrap();
+        assert_eq!(queued(&bound), None);
+        assert!(bound.register(&At::key(&7).within(&1), 0).unwrap());
+        assert!(bound.delete(&At::key(&99).within(&1), 1).unwrap());
+        assert!(!bound.register(&At::key(&98).within(&1), 2).unwrap());
+        bind(&mut restored);
+        assert_eq!(queued(&bound), Some(100));
+        assert_eq!(bound.next_due(1).unwrap(), Some((7, 1, 0)));
+        assert_eq!(bound.next_due(9).unwrap(), Some((98, 1, 2)));
     }
 }
