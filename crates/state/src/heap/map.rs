@@ -203,7 +203,8 @@ where
         Ok(removed)
     }
 
-    /// Keeps the map keys for which `keep` says so. It may change the values.
+    /// Keeps the map keys for which `keep` says so. It may change the values, of which only what is
+    /// written into snapshots counts: another change may be undone.
     ///
     /// # Errors
     /// If the backend fails to read or write.

@@ -28,6 +28,7 @@ mod frozen;
 mod link;
 mod list;
 mod map;
+mod map_tree;
 mod pack;
 mod reducing;
 mod restore;

@@ -1,26 +1,21 @@
 //! The entries of one key's map, in the order of their map keys.
 //!
-//! A small map is a sorted vector. A large one is a list of sorted blocks behind reference counts:
-//! a copy for a snapshot counts one reference, and a change clones the one block it is in, as long
-//! as a snapshot shares it.
+//! A small map is a sorted vector, which a copy for a snapshot clones. A large one is a
+//! [tree](super::map_tree), of which it counts one reference; what a change then has to copy doesn't
+//! grow with the map, but for a logarithm.
 //!
-//! Invariants: map keys ascend, within blocks and from one to the next; no block is empty.
+//! Invariant: map keys ascend.
 
 use std::borrow::Borrow;
-use std::sync::Arc;
 
 use super::chunks::OpenChunk;
 use super::content::Content;
 use super::entry_key::EntryKey;
+use super::map_tree::{Entry, MapTree, TreeEntries, find};
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
 use crate::format::{decode_value, encode_value};
 use crate::key::{KeyError, StateKey};
-
-/// Entries of a block that is full.
-const BLOCK_ENTRIES: usize = 64;
-
-type Entry<MK, MV> = (MK, MV);
 
 /// A sorted map.
 #[derive(Clone)]
@@ -29,33 +24,7 @@ pub(super) struct Sorted<MK, MV>(Repr<MK, MV>);
 #[derive(Clone)]
 enum Repr<MK, MV> {
     Small(Vec<Entry<MK, MV>>),
-    Large(Arc<Blocks<MK, MV>>),
-}
-
-#[derive(Clone)]
-struct Blocks<MK, MV> {
-    blocks: Vec<Arc<Vec<Entry<MK, MV>>>>,
-    len: usize,
-}
-
-/// Position of a map key: where it is, or where it belongs.
-fn find<MK: Borrow<Q>, MV, Q: Ord + ?Sized>(
-    entries: &[Entry<MK, MV>],
-    map_key: &Q,
-) -> Result<usize, usize> {
-    entries.binary_search_by(|entry| entry.0.borrow().cmp(map_key))
-}
-
-impl<MK, MV> Blocks<MK, MV> {
-    /// The block in which a map key is, or belongs.
-    fn block<Q: Ord + ?Sized>(&self, map_key: &Q) -> usize
-    where
-        MK: Borrow<Q>,
-    {
-        let starts_before = |block: &Arc<Vec<Entry<MK, MV>>>| block[0].0.borrow() <= map_key;
-        let after = self.blocks.partition_point(starts_before);
-        after.saturating_sub(1)
-    }
+    Large(MapTree<MK, MV>),
 }
 
 impl<MK: Clone + Ord, MV: Clone> Sorted<MK, MV> {
@@ -77,7 +46,7 @@ impl<MK: Clone + Ord, MV: Clone> Sorted<MK, MV> {
     pub(super) fn len(&self) -> usize {
         match &self.0 {
             Repr::Small(entries) => entries.len(),
-            Repr::Large(map) => map.len,
+            Repr::Large(tree) => tree.len(),
         }
     }
 
@@ -85,30 +54,26 @@ impl<MK: Clone + Ord, MV: Clone> Sorted<MK, MV> {
     where
         MK: Borrow<Q>,
     {
-        let entries = match &self.0 {
-            Repr::Small(entries) => entries,
-            Repr::Large(map) => map.blocks.get(map.block(map_key))?,
-        };
-        let at = find(entries, map_key).ok()?;
-        Some(&entries[at].1)
+        match &self.0 {
+            Repr::Small(entries) => {
+                let at = find(entries, map_key).ok()?;
+                Some(&entries[at].1)
+            }
+            Repr::Large(tree) => tree.get(map_key),
+        }
     }
 
     pub(super) fn get_mut<Q: Ord + ?Sized>(&mut self, map_key: &Q) -> Option<&mut MV>
     where
         MK: Borrow<Q>,
     {
-        let (entries, at) = match &mut self.0 {
+        match &mut self.0 {
             Repr::Small(entries) => {
                 let at = find(entries, map_key).ok()?;
-                (entries, at)
+                Some(&mut entries[at].1)
             }
-            Repr::Large(map) => {
-                let block = map.block(map_key);
-                let at = find(map.blocks.get(block)?, map_key).ok()?;
-                (Arc::make_mut(&mut Arc::make_mut(map).blocks[block]), at)
-            }
-        };
-        Some(&mut entries[at].1)
+            Repr::Large(tree) => tree.get_mut(map_key),
+        }
     }
 
     /// The value of a map key, made by `make` if there is none.
@@ -121,11 +86,7 @@ impl<MK: Clone + Ord, MV: Clone> Sorted<MK, MV> {
             && entries.len() >= Self::SMALL_MAX
             && find(entries, &map_key).is_err()
         {
-            let entries = std::mem::take(entries);
-            self.0 = Repr::Large(Arc::new(Blocks {
-                len: entries.len(),
-                blocks: vec![Arc::new(entries)],
-            }));
+            self.0 = Repr::Large(MapTree::new(std::mem::take(entries)));
         }
         match &mut self.0 {
             Repr::Small(entries) => {
@@ -135,7 +96,7 @@ impl<MK: Clone + Ord, MV: Clone> Sorted<MK, MV> {
                 });
                 &mut entries[at].1
             }
-            Repr::Large(map) => Arc::make_mut(map).entry_or_insert_with(map_key, make),
+            Repr::Large(tree) => tree.entry_or_insert_with(map_key, make),
         }
     }
 
@@ -156,117 +117,53 @@ impl<MK: Clone + Ord, MV: Clone> Sorted<MK, MV> {
                 let at = find(entries, map_key).ok()?;
                 Some(entries.remove(at).1)
             }
-            Repr::Large(map) => {
-                let block = map.block(map_key);
-                let at = find(map.blocks.get(block)?, map_key).ok()?;
-                Some(Arc::make_mut(map).remove(block, at).1)
-            }
-        }
-    }
-
-    /// Keeps the entries for which `keep` says so; it may change the values.
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&MK, &mut MV) -> bool) {
-        match &mut self.0 {
-            Repr::Small(entries) => entries.retain_mut(|(key, value)| keep(key, value)),
-            Repr::Large(map) => {
-                let map = Arc::make_mut(map);
-                for block in &mut map.blocks {
-                    Arc::make_mut(block).retain_mut(|(key, value)| keep(key, value));
-                }
-                map.blocks.retain(|block| !block.is_empty());
-                map.len = map.blocks.iter().map(|block| block.len()).sum();
-            }
+            Repr::Large(tree) => tree.remove(map_key),
         }
     }
 
     pub(super) fn iter(&self) -> MapEntries<'_, MK, MV> {
-        let (current, blocks): (&[_], &[_]) = match &self.0 {
-            Repr::Small(entries) => (entries, &[]),
-            Repr::Large(map) => (&[], &map.blocks),
+        let entries = match &self.0 {
+            Repr::Small(entries) => TreeEntries::of_slice(entries),
+            Repr::Large(tree) => tree.iter(),
         };
         MapEntries {
-            current: current.iter(),
-            blocks: blocks.iter(),
+            entries,
             remaining: self.len(),
         }
     }
 }
 
-impl<MK: Clone + Ord, MV: Clone> Blocks<MK, MV> {
-    fn entry_or_insert_with(&mut self, map_key: MK, make: impl FnOnce() -> MV) -> &mut MV {
-        if self.blocks.is_empty() {
-            self.blocks.push(Arc::default());
-            self.len = 1;
-            let first = Arc::make_mut(&mut self.blocks[0]);
-            first.push((map_key, make()));
-            return &mut first[0].1;
+impl<MK: Clone + Ord, MV: StateValue> Sorted<MK, MV> {
+    /// Keeps the entries for which `keep` says so; it may change the values.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&MK, &mut MV) -> bool) {
+        match &mut self.0 {
+            Repr::Small(entries) => entries.retain_mut(|(key, value)| keep(key, value)),
+            Repr::Large(tree) => tree.retain(keep, same_encoding),
         }
-        let mut block = self.block(&map_key);
-        let mut place = find(&self.blocks[block], &map_key);
-        if let Err(at) = place {
-            if self.blocks[block].len() >= BLOCK_ENTRIES {
-                (block, place) = self.split(block, at);
-            }
-            self.len += 1;
-        }
-        let entries = Arc::make_mut(&mut self.blocks[block]);
-        let at = place.unwrap_or_else(|at| {
-            entries.insert(at, (map_key, make()));
-            at
-        });
-        &mut entries[at].1
     }
+}
 
-    /// Divides a full block to make room at `at`, and says where that is now. One that is full at
-    /// the end of the map stays as it is, so that maps filled in order have full blocks.
-    fn split(&mut self, block: usize, at: usize) -> (usize, Result<usize, usize>) {
-        let length = self.blocks[block].len();
-        let last = block + 1 == self.blocks.len();
-        let middle = if last && at == length {
-            length
-        } else {
-            length / 2
-        };
-        let upper = Arc::make_mut(&mut self.blocks[block]).split_off(middle);
-        self.blocks.insert(block + 1, Arc::new(upper));
-        match at > middle || at == length {
-            true => (block + 1, Err(at - middle)),
-            false => (block, Err(at)),
-        }
-    }
-
-    /// Removes an entry. A block that shrinks joins its neighbour if both fit in half a block.
-    fn remove(&mut self, block: usize, at: usize) -> Entry<MK, MV> {
-        let removed = Arc::make_mut(&mut self.blocks[block]).remove(at);
-        self.len -= 1;
-        if self.blocks[block].is_empty() {
-            self.blocks.remove(block);
-            return removed;
-        }
-        let first = block.saturating_sub(1);
-        if let Some([left, right]) = self.blocks.get(first..first + 2)
-            && left.len() + right.len() <= BLOCK_ENTRIES / 2
-        {
-            let right = Arc::unwrap_or_clone(self.blocks.remove(first + 1));
-            Arc::make_mut(&mut self.blocks[first]).extend(right);
-        }
-        removed
-    }
+/// Whether two values are written alike: values need not be comparable otherwise. Those that can't
+/// be written are told apart, so that a snapshot reports them.
+fn same_encoding<V: StateValue>(left: &V, right: &V) -> bool {
+    let encoding = |value: &V| {
+        let mut bytes = Vec::new();
+        encode_value(value, &mut bytes).map(|()| bytes)
+    };
+    matches!((encoding(left), encoding(right)), (Ok(left), Ok(right)) if left == right)
 }
 
 /// The entries of a map, in the order of their map keys.
 #[derive(Clone)]
 pub struct MapEntries<'a, MK, MV> {
-    current: std::slice::Iter<'a, Entry<MK, MV>>,
-    blocks: std::slice::Iter<'a, Arc<Vec<Entry<MK, MV>>>>,
+    entries: TreeEntries<'a, MK, MV>,
     remaining: usize,
 }
 
 impl<MK, MV> Default for MapEntries<'_, MK, MV> {
     fn default() -> Self {
         MapEntries {
-            current: [].iter(),
-            blocks: [].iter(),
+            entries: TreeEntries::default(),
             remaining: 0,
         }
     }
@@ -277,13 +174,9 @@ impl<'a, MK, MV> Iterator for MapEntries<'a, MK, MV> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some((key, value)) = self.current.next() {
-                self.remaining -= 1;
-                return Some((key, value));
-            }
-            self.current = self.blocks.next()?.iter();
-        }
+        let (key, value) = self.entries.next()?;
+        self.remaining -= 1;
+        Some((key, value))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -382,14 +275,8 @@ mod tests {
     fn check(map: &Sorted<String, u32>, model: &BTreeMap<String, u32>) {
         assert_eq!((map.len(), map.iter().len()), (model.len(), model.len()));
         assert!(map.iter().eq(model));
-        if let Repr::Large(large) = &map.0 {
-            assert!(large.blocks.iter().all(|block| !block.is_empty()));
-            assert!(
-                large
-                    .blocks
-                    .iter()
-                    .all(|block| block.len() <= BLOCK_ENTRIES)
-            );
+        if let Repr::Large(tree) = &map.0 {
+            tree.check();
         }
     }
 
@@ -410,8 +297,9 @@ mod tests {
             Step::Fill(from) => (from..from + 200).for_each(|at| insert(map, model, at)),
             Step::Drain(from) => (from..from + 200).for_each(|at| remove(map, model, at)),
             Step::Retain(every) => {
+                // Some are gone, some change, some stay as they are.
                 let keep = |_: &String, value: &mut u32| {
-                    *value += 1;
+                    *value += u32::from(value.is_multiple_of(7));
                     !value.is_multiple_of(every.into())
                 };
                 map.retain(keep);
@@ -436,17 +324,5 @@ mod tests {
             copies.push((map, model));
             copies.iter().for_each(|(map, model)| check(map, model));
         }
-    }
-
-    #[test]
-    fn maps_filled_in_order_have_full_blocks() {
-        let mut map = Sorted::new();
-        for number in 0..6400u32 {
-            map.insert(number, ());
-        }
-        let Repr::Large(large) = &map.0 else {
-            panic!("6400 entries are not few");
-        };
-        assert!(large.blocks.len() <= 101, "{}", large.blocks.len());
     }
 }
