@@ -6,8 +6,8 @@
 //! the first one after a snapshot, grows with the logarithm of the map.
 //!
 //! Invariants: map keys ascend; all leaves have the same depth; no node but the root is empty, and
-//! none is longer than [`NODE_MAX`]; the map keys below a child are not less than its `from`, unless
-//! it is the first, and less than the next child's.
+//! none is longer than [`NODE_MAX`]; the map keys below a child are not less than its `from`,
+//! unless it is the first, and less than the next child's.
 
 use std::borrow::Borrow;
 use std::slice;
@@ -110,8 +110,8 @@ impl<MK: Clone + Ord, MV: Clone> MapTree<MK, MV> {
         }
     }
 
-    /// The value of a map key, made by `make` if there is none. Nodes that are full are split on the
-    /// way down, so that there is room for what comes from below.
+    /// The value of a map key, made by `make` if there is none. Nodes that are full are split on
+    /// the way down, so that there is room for what comes from below.
     pub(super) fn entry_or_insert_with(
         &mut self,
         map_key: MK,
@@ -324,7 +324,7 @@ fn tidy<MK: Clone + Ord, MV: Clone>(children: &mut Vec<Child<MK, MV>>, at: usize
     }
 }
 
-/// Appends the content of a node to its neighbour on the left. Nothing below it is less than `from`.
+/// Appends the content of a node to its neighbour on the left. Nothing in it is less than `from`.
 fn join<MK, MV>(left: &mut Node<MK, MV>, from: MK, right: Node<MK, MV>) {
     match (left, right) {
         (Node::Block(left), Node::Block(right)) => left.extend(right),

@@ -1,8 +1,8 @@
 //! The entries of one key's map, in the order of their map keys.
 //!
 //! A small map is a sorted vector, which a copy for a snapshot clones. A large one is a
-//! [tree](super::map_tree), of which it counts one reference; what a change then has to copy doesn't
-//! grow with the map, but for a logarithm.
+//! [tree](super::map_tree), of which it counts one reference; what a change then has to copy
+//! doesn't grow with the map, but for a logarithm.
 //!
 //! Invariant: map keys ascend.
 
