@@ -274,10 +274,11 @@ impl CheckpointCoordinator {
     }
 
     /// The job is over and nothing of it is kept: drops all checkpoints that have completed or may
-    /// have. One in doubt may rest on the others, so it can't stay without them.
+    /// have, and those whose files had to wait. One in doubt may rest on the others, so it can't
+    /// stay without them.
     pub(crate) fn drop_retained(&mut self, actions: &mut Vec<JobAction>) {
         let mut history = std::mem::take(&mut self.retained);
-        history.extend(self.kept.give_up_doubted());
+        history.extend(self.kept.give_up());
         history.sort_by_key(|completed| completed.id);
         if !history.is_empty() {
             actions.push(JobAction::DiscardHistory(history));

@@ -42,11 +42,11 @@ impl Kept {
         self.doubted.push(checkpoint);
     }
 
-    /// Nothing that is in doubt will be asked for any more.
-    pub(super) fn give_up_doubted(&mut self) -> impl Iterator<Item = CompletedCheckpoint> {
-        std::mem::take(&mut self.doubted)
-            .into_iter()
-            .map(Arc::unwrap_or_clone)
+    /// Nothing will rest on any of them any more, nor ask for what is in doubt.
+    pub(super) fn give_up(&mut self) -> impl Iterator<Item = CompletedCheckpoint> {
+        let Kept { held, doubted } = std::mem::take(self);
+        held.into_iter()
+            .chain(doubted.into_iter().map(Arc::unwrap_or_clone))
     }
 
     fn all(&self) -> impl Iterator<Item = &CompletedCheckpoint> {

@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) listed: BTreeSet<CheckpointId>,
     pub(crate) announced: CheckpointId,
     pub(crate) discarded: BTreeSet<String>,
+    /// Files of checkpoints that were dropped, spared for the time being.
+    waiting: BTreeSet<String>,
     /// Savepoints that have completed: the user's.
     pub(crate) savepoints: BTreeMap<CheckpointId, CompletedCheckpoint>,
     /// Folders of savepoints that are there.
@@ -107,6 +109,7 @@ impl World {
             in_doubt: BTreeSet::new(),
             announced: CheckpointId::NONE,
             discarded: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             savepoints: BTreeMap::new(),
             folders: BTreeSet::new(),
             unanswered: BTreeSet::new(),
@@ -246,6 +249,8 @@ impl World {
 
     fn drop_completed(&mut self, dropped: &CompletedCheckpoint, spared: &[FileHandle]) {
         self.store.remove(&dropped.id);
+        let waiting = spared.iter().map(|file| file.name.clone());
+        self.waiting.extend(waiting);
         match dropped.owner {
             Owner::Job => {
                 let files = dropped.files().filter(|file| !spared.contains(file));
@@ -264,13 +269,18 @@ impl World {
         assert!(undecided.is_empty(), "ended while {undecided:?}");
         assert!(!self.alive, "ended while an attempt runs");
         assert_eq!(self.unanswered, BTreeSet::new(), "everybody is answered");
-        let finished = match end {
-            JobEnd::Finished => true,
-            JobEnd::Stopped { drained, .. } => *drained,
-            JobEnd::Cancelled | JobEnd::Failed(_) => false,
-        };
-        assert!(!finished || self.store.keys().all(|id| self.in_doubt.contains(id)));
         self.end = Some(end.clone());
+        let in_doubt = self.store.keys().all(|id| self.in_doubt.contains(id));
+        assert!(!self.is_finished() || in_doubt);
+    }
+
+    /// Whether the job is done for good.
+    fn is_finished(&self) -> bool {
+        match &self.end {
+            Some(JobEnd::Finished) => true,
+            Some(JobEnd::Stopped { drained, .. }) => *drained,
+            Some(JobEnd::Cancelled | JobEnd::Failed(_)) | None => false,
+        }
     }
 
     fn on_notice(&mut self, notice: Notice) {
@@ -456,7 +466,8 @@ impl World {
     }
 
     /// Every new file that was ever handed in is owned, discarded or in doubt, or something in
-    /// doubt rests on it.
+    /// doubt rests on it. A job that ends with its checkpoints kept leaves files of those that were
+    /// dropped, and whose files had to wait, to the sweep that its next start begins with.
     pub(crate) fn check_leaks(&mut self) {
         let owned: BTreeSet<&str> = self
             .store
@@ -469,7 +480,8 @@ impl World {
         for ((checkpoint, _), (_, state)) in &self.acknowledged {
             for file in state.files() {
                 let name = file.name.as_str();
-                let accounted = owned.contains(name) || self.discarded.contains(name);
+                let swept = !self.is_finished() && self.waiting.contains(name);
+                let accounted = owned.contains(name) || self.discarded.contains(name) || swept;
                 assert!(
                     accounted || self.in_doubt.contains(checkpoint),
                     "{name} is leaked"
