@@ -60,8 +60,10 @@ impl Deletion {
         let id = checkpoint.id;
         let older = checkpoint.files().filter(|file| !checkpoint.owns(file));
         let older = older.map(|file| file.name.clone()).collect();
+        // Of what was claimed only its own folder was.
         let files = checkpoint
             .files()
+            .filter(|file| checkpoint.location.is_none() || checkpoint.owns(file))
             .filter(|file| !spared.contains(file))
             .map(|file| Target::File(file.name.clone()));
         let location = checkpoint.location.clone();

@@ -4,6 +4,10 @@
 //! completed-checkpoint store. Dropping goes the other way round: the pointer is gone for good
 //! before anything it leads to is deleted. So whatever the moment of a crash, every pointer leads
 //! to a whole checkpoint, and what no pointer leads to is an orphan.
+//!
+//! A checkpoint may refer to files of earlier ones. Those of its own namespace go with the last that
+//! needs them. Those of another namespace are never deleted: claiming a checkpoint takes over its
+//! folder alone, since nothing here tells who else there needs its siblings.
 
 use std::collections::HashSet;
 
@@ -146,6 +150,9 @@ impl JobStore {
     /// another checkpoint refers to; if pointers to older ones are left, whatever wasn't written
     /// for this one is, too, since they may refer to it: a sweep finds it.
     ///
+    /// Of one that was claimed, only files in its own folder are deleted, and its folder stays
+    /// recorded as long as any of those are spared: should nobody drop it again, a sweep does.
+    ///
     /// # Errors
     /// If the pointer can't be deleted, nothing else is: [`StorageError::Fenced`] if another leader
     /// has taken over. Otherwise every file is tried, and [`StorageError::Undeletable`] counts
@@ -171,7 +178,7 @@ impl JobStore {
             load::refuse_foreign(location, checkpoint.job, checkpoint.id).await?;
         }
         let files = self.unshared(checkpoint, spared).await?;
-        let whole = files.len() == checkpoint.files().count();
+        let whole = files.len() == deletable(checkpoint).count();
         let deletion = Deletion {
             checkpoint: checkpoint.id,
             location: checkpoint.location.as_ref(),
@@ -181,7 +188,7 @@ impl JobStore {
         };
         self.inner.storage.delete(deletion).await?;
         // If files are left, it stays recorded: when they aren't dropped later, a sweep finds them.
-        if checkpoint.location.is_some() && whole {
+        if whole && checkpoint.location.is_some() {
             elsewhere::settled(records, checkpoint.id).await;
         }
         Ok(())
@@ -194,12 +201,12 @@ impl JobStore {
         spared: &[FileHandle],
     ) -> Result<Vec<String>, StorageError> {
         let spared: HashSet<&str> = spared.iter().map(|file| file.name.as_str()).collect();
-        let files = checkpoint
-            .files()
-            .filter(|f| !spared.contains(f.name.as_str()));
+        let files = deletable(checkpoint).filter(|f| !spared.contains(f.name.as_str()));
         let mut files: Vec<&FileHandle> = files.collect();
-        if files.iter().any(|file| !checkpoint.owns(file)) && self.has_older(checkpoint.id).await? {
+        let shared = files.iter().filter(|file| !checkpoint.owns(file)).count();
+        if shared > 0 && self.has_older(checkpoint.id).await? {
             files.retain(|file| checkpoint.owns(file));
+            left_to_a_sweep(checkpoint.id, shared);
         }
         Ok(files.into_iter().map(|file| file.name.clone()).collect())
     }
@@ -243,6 +250,7 @@ impl JobStore {
         let shared = location.is_none() && files.iter().any(|f| !f.is_of(checkpoint, None));
         if shared && self.has_older(checkpoint).await? {
             // They may be needed after all; a sweep tells.
+            left_to_a_sweep(checkpoint, files.len());
             return Ok(());
         }
         let names = files.iter().map(|file| file.name.clone());
@@ -280,6 +288,25 @@ impl JobStore {
         self.discard_files(checkpoint, location.as_ref(), files, false)
             .await
     }
+}
+
+/// The files of a checkpoint that the job may delete with it, once nothing else needs them: those in
+/// the claimed folder, or in the job's own namespace.
+fn deletable(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = &FileHandle> {
+    checkpoint
+        .files()
+        .filter(|file| match &checkpoint.location {
+            Some(_) => checkpoint.owns(file),
+            None => split_url(&file.name).is_none(),
+        })
+}
+
+fn left_to_a_sweep(checkpoint: CheckpointId, files: usize) {
+    tracing::debug!(
+        %checkpoint,
+        files,
+        "an older checkpoint is still listed and may need files: they are left to a sweep"
+    );
 }
 
 /// Whether this names a state file in the right place. Handles may come from another process.

@@ -6,9 +6,12 @@
 //! recorded: it deletes the rest, or finds that nothing is left to do.
 //!
 //! Invariants: only folders that this job made or claimed are recorded; in them only files with
-//! the names of snapshots are deleted, and none beside the metadata of another snapshot.
+//! the names of snapshots are deleted, none that a live checkpoint refers to, and none beside the
+//! metadata of another snapshot. What lies beside such a folder is nobody's business here.
 
-use tidegate_types::{CheckpointId, JobId, SnapshotLocation};
+use std::collections::HashSet;
+
+use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, SnapshotLocation};
 
 use crate::checkpoint_storage::{METADATA, at};
 use crate::error::StorageError;
@@ -45,6 +48,8 @@ pub(crate) struct Leftover {
     pub(crate) location: SnapshotLocation,
     /// The folder and the files in it to delete, if there are any; or why that can't be known.
     pub(crate) files: Result<Option<(Objects, Vec<Entry>)>, StorageError>,
+    /// Whether more files lie there, which a live checkpoint refers to: a later sweep's.
+    pub(crate) in_use: bool,
 }
 
 impl Leftover {
@@ -102,22 +107,33 @@ pub(crate) async fn settled(records: &JobRecords, checkpoint: CheckpointId) {
     }
 }
 
-/// What is left in each folder that isn't settled.
-pub(crate) async fn leftovers(records: &JobRecords) -> Result<Vec<Leftover>, StorageError> {
+/// What is left in each folder that isn't settled, apart from files of `live` checkpoints.
+pub(crate) async fn leftovers(
+    records: &JobRecords,
+    live: &[CompletedCheckpoint],
+) -> Result<Vec<Leftover>, StorageError> {
+    let files = live.iter().flat_map(CompletedCheckpoint::files);
+    let live: HashSet<String> = files.map(|file| file.name.clone()).collect();
     let completed = records.completed_ids().await?;
     let mut leftovers = Vec::new();
     for folder in records.elsewhere().await? {
         // A deletion that came not even to removing the pointer is begun anew some day.
         let delete = folder.work == Work::Making || !completed.contains(&folder.checkpoint);
-        let files = if delete {
-            files_of(&folder).await
-        } else {
-            Ok(None)
+        let mut files = match delete {
+            true => files_of(&folder).await,
+            false => Ok(None),
         };
+        let mut in_use = false;
+        if let Ok(Some((_, entries))) = &mut files {
+            let found = entries.len();
+            entries.retain(|entry| !live.contains(folder.location.child(&entry.name).as_str()));
+            in_use = entries.len() < found;
+        }
         leftovers.push(Leftover {
             checkpoint: folder.checkpoint,
             location: folder.location,
             files,
+            in_use,
         });
     }
     Ok(leftovers)

@@ -88,6 +88,18 @@ pub enum StorageError {
         /// The file.
         file: String,
     },
+    /// A file of a checkpoint that should lie in another folder isn't there.
+    #[error(
+        "`{file}` is missing, which the checkpoint in `{snapshot}` needs: files of an incremental \
+         checkpoint also lie in sibling folders, so it can't be copied or moved alone; a savepoint \
+         can"
+    )]
+    MissingSibling {
+        /// The file.
+        file: String,
+        /// The folder of the checkpoint.
+        snapshot: SnapshotLocation,
+    },
     /// A file is shorter or longer than what was written.
     #[error("`{file}` has {actual} bytes instead of {expected}; it was truncated or replaced")]
     WrongLength {
@@ -318,6 +330,7 @@ impl StorageError {
             Self::Io { source, .. } => kind_of_io(source.kind()),
             Self::Object { .. } | Self::WriterFailed { .. } => ErrorKind::Retryable,
             Self::Missing { .. }
+            | Self::MissingSibling { .. }
             | Self::WrongLength { .. }
             | Self::WrongChecksum { .. }
             | Self::OtherCheckpoint { .. }
@@ -403,7 +416,9 @@ impl From<StorageError> for io::Error {
     fn from(error: StorageError) -> io::Error {
         let kind = match &error {
             StorageError::Io { source, .. } => source.kind(),
-            StorageError::Missing { .. } => io::ErrorKind::NotFound,
+            StorageError::Missing { .. } | StorageError::MissingSibling { .. } => {
+                io::ErrorKind::NotFound
+            }
             StorageError::WrongLength { .. }
             | StorageError::WrongChecksum { .. }
             | StorageError::Malformed { .. } => io::ErrorKind::InvalidData,

@@ -8,7 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use futures::{TryStreamExt, stream};
-use tidegate_types::{CheckpointId, CompletedCheckpoint, JobId, Owner, SnapshotLocation};
+use tidegate_types::{
+    CheckpointId, CompletedCheckpoint, FileHandle, JobId, Owner, SnapshotLocation,
+};
 use url::Url;
 
 use crate::checkpoint_storage::{
@@ -25,7 +27,8 @@ use crate::{folder, names};
 /// [`parse_snapshot_path`].
 ///
 /// # Errors
-/// [`StorageError::Missing`] if nothing is there or a file of it is gone;
+/// [`StorageError::Missing`] if nothing is there or a file of it is gone, or
+/// [`StorageError::MissingSibling`] if that file lay in another folder;
 /// [`StorageError::NotASnapshot`] for folders without metadata, that of a job among them, whose
 /// snapshots it names; damage, other versions, [`StorageError::WrongLength`] of a file.
 pub async fn load_snapshot(place: &Url) -> Result<CompletedCheckpoint, StorageError> {
@@ -42,12 +45,33 @@ pub(crate) async fn load_at(
 async fn load_folder(path: PathBuf) -> Result<CompletedCheckpoint, StorageError> {
     let folder = blocking(move || snapshot_folder(&path)).await?;
     let checkpoint = read_folder(&location_of(&folder)?).await?;
+    let whole = &checkpoint;
     stream::iter(checkpoint.files().map(Ok))
         .try_for_each_concurrent(CONCURRENT_MAX, |handle| async move {
-            verify_length(&locate_elsewhere(&handle.name)?, handle).await
+            let verify = async { verify_length(&locate_elsewhere(&handle.name)?, handle).await };
+            verify
+                .await
+                .map_err(|error| in_sibling(error, handle, whole))
         })
         .await?;
     Ok(checkpoint)
+}
+
+/// Says why a file should be there at all, if it doesn't lie in the folder that was given.
+fn in_sibling(
+    error: StorageError,
+    handle: &FileHandle,
+    checkpoint: &CompletedCheckpoint,
+) -> StorageError {
+    match (error, &checkpoint.location) {
+        (StorageError::Missing { file }, Some(location)) if !checkpoint.owns(handle) => {
+            StorageError::MissingSibling {
+                file,
+                snapshot: location.clone(),
+            }
+        }
+        (error, _) => error,
+    }
 }
 
 /// Parses what a user gives as a snapshot to go on from: a path (made absolute) or a `file://`

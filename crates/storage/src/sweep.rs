@@ -59,7 +59,7 @@ impl JobStore {
             bytes: found.entry.bytes,
         };
         let mut found: Vec<Orphan> = orphans.into_iter().map(orphan).collect();
-        for leftover in elsewhere::leftovers(&self.inner.records).await? {
+        for leftover in elsewhere::leftovers(&self.inner.records, live).await? {
             let files = leftover.files?.into_iter();
             let entries = files.flat_map(|(_, entries)| entries);
             found.extend(entries.map(|entry| Orphan {
@@ -85,7 +85,7 @@ impl JobStore {
     ) -> Result<SweepReport, StorageError> {
         let records = &self.inner.records;
         let orphans = self.find(live).await?;
-        let leftovers = elsewhere::leftovers(records).await?;
+        let leftovers = elsewhere::leftovers(records, live).await?;
         // Ordering: after the search. What it found was there, and without a pointer, while this
         // store led: a later leader refers to none of it, even if the deletions below are late.
         records.store().confirm().await?;
@@ -107,8 +107,9 @@ impl JobStore {
             }
         }
         for leftover in leftovers {
-            let checkpoint = leftover.checkpoint;
+            let (checkpoint, in_use) = (leftover.checkpoint, leftover.in_use);
             match leftover.delete(&mut report).await {
+                Ok(()) if in_use => {}
                 Ok(()) => elsewhere::settled(records, checkpoint).await,
                 // It stays recorded for a later sweep.
                 Err(error) => report.failures.push(error),

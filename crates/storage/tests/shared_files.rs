@@ -17,7 +17,8 @@ use support::namespace::{Kind, Namespace, on_each};
 use support::{Place, checkpoint, write};
 use tidegate_fault::inject;
 use tidegate_storage::{
-    CheckpointPointer, JobStore, RestoreFrom, StorageError, parse_snapshot_path,
+    CheckpointPointer, JobStore, RestoreFrom, StorageError, load_snapshot, parse_checkpoint_dir,
+    parse_snapshot_path,
 };
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{CompletedCheckpoint, FileHandle, RestoreMode};
@@ -286,10 +287,10 @@ fn a_chain_of_another_job_is_never_touched_and_may_go() {
     });
 }
 
-// What was claimed stays as long as it is listed, in all its folders, and goes with
-// the one drop after that: also what other checkpoints of the job that took it still refer to.
+// BC-12: what was claimed stays as long as it is listed, in all its folders; only its own folder goes
+// then, and the other checkpoint there is whole.
 #[test]
-fn a_claimed_chain_takes_its_files_along_from_every_folder() {
+fn a_claimed_chain_leaves_the_other_folders_as_they_are() {
     on_each(|namespace| {
         let (place, from, _) = foreign(namespace, RestoreMode::Claim);
         let store = namespace.lead();
@@ -306,10 +307,10 @@ fn a_claimed_chain_takes_its_files_along_from_every_folder() {
         namespace
             .run(store.drop_completed(&claimed[0], &[]))
             .unwrap();
-        let others = place.dir.join("other");
-        assert!(!others.join("chk-9").exists());
-        let left: Vec<_> = fs::read_dir(others.join("chk-8")).unwrap().collect();
-        assert_eq!(left.len(), 1, "its metadata, of a checkpoint without state");
+        assert!(!place.dir.join("other/chk-9").exists());
+        let url = parse_checkpoint_dir(place.dir.join("other/chk-8").to_str().unwrap()).unwrap();
+        let left = namespace.run(load_snapshot(&url)).unwrap();
+        assert_eq!((left.id.0, left.files().count()), (8, 1));
     });
 }
 
