@@ -6,8 +6,8 @@
 //! to a whole checkpoint, and what no pointer leads to is an orphan.
 //!
 //! A checkpoint may refer to files of earlier ones. Those of its own namespace go with the last that
-//! needs them. Those of another namespace are never deleted: claiming a checkpoint takes over its
-//! folder alone, since nothing here tells who else there needs its siblings.
+//! needs them. Those of another namespace are never deleted: claiming a checkpoint takes over only
+//! its folder, since nothing here tells who else there needs its siblings.
 
 use std::collections::HashSet;
 
@@ -290,8 +290,8 @@ impl JobStore {
     }
 }
 
-/// The files of a checkpoint that the job may delete with it, once nothing else needs them: those in
-/// the claimed folder, or in the job's own namespace.
+/// The files of a checkpoint that the job may delete with it, once nothing else needs them: those
+/// in the claimed folder, or in the job's own namespace.
 fn deletable(checkpoint: &CompletedCheckpoint) -> impl Iterator<Item = &FileHandle> {
     checkpoint
         .files()

@@ -287,8 +287,8 @@ fn a_chain_of_another_job_is_never_touched_and_may_go() {
     });
 }
 
-// BC-12: what was claimed stays as long as it is listed, in all its folders; only its own folder goes
-// then, and the other checkpoint there is whole.
+// BC-12: what was claimed stays as long as it is listed, in all its folders; only its own folder
+// goes then, and the other checkpoint there is whole.
 #[test]
 fn a_claimed_chain_leaves_the_other_folders_as_they_are() {
     on_each(|namespace| {
