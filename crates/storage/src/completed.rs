@@ -5,8 +5,8 @@
 //! before anything it leads to is deleted. So whatever the moment of a crash, every pointer leads
 //! to a whole checkpoint, and what no pointer leads to is an orphan.
 //!
-//! A checkpoint may refer to files of earlier ones. Those of its own namespace go with the last that
-//! needs them. Those of another namespace are never deleted: claiming a checkpoint takes over only
+//! A checkpoint may refer to files of earlier ones. Those of its own namespace go with the last
+//! that needs them. Those of another one are never deleted: claiming a checkpoint takes over only
 //! its folder, since nothing here tells who else there needs its siblings.
 
 use std::collections::HashSet;
