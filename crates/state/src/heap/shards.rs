@@ -113,10 +113,13 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     ) -> &mut C {
         let index = self.shard_index(at.hash);
         let bucket = match self.find_bucket(index, &at) {
-            Some(bucket) => {
+            // One flag, and not what each table knows of its changes: that would be one more line
+            // of the cache per access.
+            Some(bucket) if self.is_watched() => {
                 self.before_change(index, bucket);
                 bucket
             }
+            Some(bucket) => bucket,
             None => self.insert(index, at.table_hash(), (at.to_entry_key(), make())),
         };
         self.content_mut(index, bucket)
