@@ -189,11 +189,18 @@ impl CheckpointCoordinator {
         pending.chain(finalising).collect()
     }
 
+    /// The checkpoints that are complete, or may be, and whose files must stay therefore.
+    fn standing(&self) -> impl Iterator<Item = &CompletedCheckpoint> {
+        let finalising = self.finalising.iter().map(|f| f.checkpoint());
+        self.retained
+            .iter()
+            .chain(self.kept.all())
+            .chain(finalising)
+    }
+
     /// The files of `checkpoint`, which is about to go, that others refer to.
     fn also_referred_to(&self, checkpoint: &CompletedCheckpoint) -> Vec<FileHandle> {
-        let finalising = self.finalising.iter().map(|f| f.checkpoint());
-        let others = self.retained.iter().chain(self.kept.all());
-        let others = others.chain(finalising).filter(|o| o.id != checkpoint.id);
+        let others = self.standing().filter(|other| other.id != checkpoint.id);
         // Mostly nothing is shared, and nothing needs to be compared.
         let shares = !checkpoint.files().all(|file| checkpoint.owns(file));
         let referred: BTreeSet<&str> = others
@@ -217,13 +224,7 @@ impl CheckpointCoordinator {
         if files.is_empty() {
             return;
         }
-        let finalising = self.finalising.iter().map(|f| f.checkpoint());
-        let complete = self
-            .retained
-            .iter()
-            .chain(self.kept.all())
-            .chain(finalising);
-        let referred: BTreeSet<&str> = complete.flat_map(names).collect();
+        let referred: BTreeSet<&str> = self.standing().flat_map(names).collect();
         files.retain(|file| !referred.contains(file.name.as_str()));
     }
 

@@ -127,14 +127,12 @@ impl<K: StateKey> KeyedCore<K> {
         KeyedContext {
             key,
             key_hash: self.key_hash,
-            times: Times {
-                watermark: self.watermark,
-                clock: &self.clock,
-            },
+            times: self.times(),
             timers: &self.timers,
         }
     }
 
+    #[inline]
     pub(super) fn times(&self) -> Times<'_> {
         Times {
             watermark: self.watermark,

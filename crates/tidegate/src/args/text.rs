@@ -237,33 +237,26 @@ impl TextForm for RestartStrategy {
     }
 }
 
-impl TextForm for Retention {
-    fn allowed() -> Allowed {
-        one_of(&Self::ALL)
-    }
+/// Settings of which there are a few choices, each with a name that it displays as.
+macro_rules! text_form_of_choices {
+    ($($choices:ty),*) => {$(
+        impl TextForm for $choices {
+            fn allowed() -> Allowed {
+                one_of(&Self::ALL)
+            }
 
-    fn parse(text: &str) -> Result<Self, Allowed> {
-        pick(&Self::ALL, text)
-    }
+            fn parse(text: &str) -> Result<Self, Allowed> {
+                pick(&Self::ALL, text)
+            }
 
-    fn text(&self) -> String {
-        self.to_string()
-    }
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
 }
 
-impl TextForm for CheckpointStorage {
-    fn allowed() -> Allowed {
-        one_of(&Self::ALL)
-    }
-
-    fn parse(text: &str) -> Result<Self, Allowed> {
-        pick(&Self::ALL, text)
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
+text_form_of_choices!(Retention, CheckpointStorage, RestoreMode);
 
 impl TextForm for ByteSize {
     fn allowed() -> Allowed {
@@ -282,20 +275,6 @@ impl TextForm for ByteSize {
             .checked_mul(unit)
             .map(ByteSize)
             .ok_or_else(Self::allowed)
-    }
-
-    fn text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl TextForm for RestoreMode {
-    fn allowed() -> Allowed {
-        one_of(&Self::ALL)
-    }
-
-    fn parse(text: &str) -> Result<Self, Allowed> {
-        pick(&Self::ALL, text)
     }
 
     fn text(&self) -> String {
