@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::vec;
 
 use serde::{Deserialize, Serialize};
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{
     Committer, PreCommitted, Sink, SinkContext, SinkWriter, TransactionWriter, TwoPhaseSink,
 };
@@ -25,7 +25,7 @@ impl<T: 'static> Sink<T> for Discard {
 }
 
 impl<T: 'static> SinkWriter<T> for Discard {
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         records.for_each(drop);
         Ok(Flow::Continue)
     }
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Sink<T> for Collect<T> {
 }
 
 impl<T: Send + 'static> SinkWriter<T> for Collect<T> {
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         lock(&self.records).extend(records);
         Ok(Flow::Continue)
     }
@@ -187,7 +187,7 @@ pub struct CollectWriter<T> {
 impl<T: Record> TransactionWriter<T> for CollectWriter<T> {
     type Transaction = CollectTransaction<T>;
 
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         self.records.extend(records);
         Ok(Flow::Continue)
     }
@@ -255,7 +255,7 @@ mod tests {
         record: u32,
         checkpoint: u64,
     ) -> CollectTransaction<u32> {
-        writer.write(&mut vec![record].into_iter()).unwrap();
+        writer.write(&mut vec![record].into()).unwrap();
         let mut ended = writer.pre_commit(CheckpointId(checkpoint)).unwrap();
         assert_eq!(ended.len(), 1);
         ended.remove(0).transaction
@@ -292,7 +292,7 @@ mod tests {
     fn collected_records_are_shared() {
         let results = Collect::new();
         let mut writer = results.writer(context(1)).unwrap();
-        writer.write(&mut vec![1, 2].into_iter()).unwrap();
+        writer.write(&mut vec![1, 2].into()).unwrap();
         assert_eq!(results.take(), [1, 2]);
         assert_eq!(results.take(), []);
     }

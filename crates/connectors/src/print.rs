@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::vec;
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{Sink, SinkContext, SinkWriter};
 use tidegate_runtime::{BoxError, Flow};
 
@@ -98,7 +98,7 @@ impl<F, W> PrintWriter<F, W> {
 }
 
 impl<T, F: LineFormat<T>, W: Write + 'static> SinkWriter<T> for PrintWriter<F, W> {
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         for record in records {
             self.lines.extend_from_slice(self.prefix.as_bytes());
             self.format.write(&record, &mut self.lines);
@@ -132,9 +132,7 @@ mod tests {
             attempt: AttemptNumber(1),
         };
         let mut writer = PrintWriter::new(Arc::new(Columns), &context, Vec::new());
-        writer
-            .write(&mut vec![("a", 1), ("b", 2)].into_iter())
-            .unwrap();
+        writer.write(&mut vec![("a", 1), ("b", 2)].into()).unwrap();
         String::from_utf8(writer.to).unwrap()
     }
 

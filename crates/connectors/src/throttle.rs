@@ -3,8 +3,7 @@
 //! A throttled writer passes on as many records as its [rate] allows and leaves the rest
 //! where they are; it never keeps any, so that checkpoints are none of its business.
 
-use std::vec;
-
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{
     PreCommitted, Sink, SinkContext, SinkWriter, SubmitContext, TransactionWriter, TwoPhaseSink,
 };
@@ -106,12 +105,12 @@ impl<W> ThrottledWriter<W> {
     fn pass<T>(
         &mut self,
         now: Ticks,
-        records: &mut vec::IntoIter<T>,
-        write: impl FnOnce(&mut W, &mut vec::IntoIter<T>) -> Result<Flow, BoxError>,
+        records: &mut Batch<T>,
+        write: impl FnOnce(&mut W, &mut Batch<T>) -> Result<Flow, BoxError>,
     ) -> Result<Flow, BoxError> {
         let allowed = usize::try_from(self.limit.available(now)).unwrap_or(usize::MAX);
         let given = allowed.min(records.len());
-        let mut part = records.by_ref().take(given).collect::<Vec<_>>().into_iter();
+        let mut part = records.by_ref().take(given).collect::<Vec<_>>().into();
         let flow = if given == 0 {
             Flow::Continue
         } else {
@@ -119,7 +118,7 @@ impl<W> ThrottledWriter<W> {
         };
         self.limit.spend((given - part.len()) as u64);
         if part.len() > 0 {
-            *records = part.chain(records.by_ref()).collect::<Vec<_>>().into_iter();
+            *records = part.chain(records.by_ref()).collect::<Vec<_>>().into();
         }
         Ok(match flow {
             Flow::Continue if records.len() > 0 => Flow::PauseUntil(self.limit.next(now)),
@@ -129,7 +128,7 @@ impl<W> ThrottledWriter<W> {
 }
 
 impl<T: 'static, W: SinkWriter<T>> SinkWriter<T> for ThrottledWriter<W> {
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         self.pass(Ticks::now(), records, W::write)
     }
 
@@ -141,7 +140,7 @@ impl<T: 'static, W: SinkWriter<T>> SinkWriter<T> for ThrottledWriter<W> {
 impl<T: 'static, W: TransactionWriter<T>> TransactionWriter<T> for ThrottledWriter<W> {
     type Transaction = W::Transaction;
 
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         self.pass(Ticks::now(), records, W::write)
     }
 
@@ -170,7 +169,7 @@ mod tests {
         }
     }
 
-    fn take_all(taken: &mut Vec<u32>, records: &mut vec::IntoIter<u32>) -> Result<Flow, BoxError> {
+    fn take_all(taken: &mut Vec<u32>, records: &mut Batch<u32>) -> Result<Flow, BoxError> {
         taken.extend(records);
         Ok(Flow::Continue)
     }
@@ -178,7 +177,7 @@ mod tests {
     #[test]
     fn passes_on_what_the_rate_allows_and_leaves_the_rest() {
         let mut writer = throttled();
-        let mut records = vec![1, 2, 3].into_iter();
+        let mut records = Batch::from(vec![1, 2, 3]);
         let flow = writer.pass(at(0), &mut records, take_all).unwrap();
         let Flow::PauseUntil(next) = flow else {
             panic!("not throttled")
@@ -207,11 +206,11 @@ mod tests {
         };
         writer.limit.available(at(0));
         let pause = Flow::PauseUntil(at(5_000));
-        let take_one = |taken: &mut Vec<u32>, records: &mut vec::IntoIter<u32>| {
+        let take_one = |taken: &mut Vec<u32>, records: &mut Batch<u32>| {
             taken.extend(records.next());
             Ok(pause)
         };
-        let mut records = (1..=5).collect::<Vec<_>>().into_iter();
+        let mut records = Batch::from((1..=5).collect::<Vec<_>>());
         assert_eq!(writer.pass(at(2), &mut records, take_one).unwrap(), pause);
         assert_eq!(
             (writer.writer.as_slice(), records.as_slice()),

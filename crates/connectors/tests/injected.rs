@@ -35,7 +35,7 @@ fn a_failed_commit_is_told_and_can_be_repeated() {
     TwoPhaseSink::<u64>::check(&sink, &OperatorUid("out".to_owned()), submit).unwrap();
     let mut writer = TwoPhaseSink::<u64>::writer(&sink, context()).unwrap();
     let mut committer = TwoPhaseSink::<u64>::committer(&sink, context()).unwrap();
-    writer.write(&mut vec![1_u64, 2].into_iter()).unwrap();
+    writer.write(&mut vec![1_u64, 2].into()).unwrap();
     let ended = TransactionWriter::<u64>::pre_commit(&mut writer, CheckpointId(1)).unwrap();
     for file in ended {
         (file.seal)().unwrap();

@@ -16,6 +16,7 @@ use tidegate_types::{
 };
 
 use crate::background::Background;
+use crate::batch::Batch;
 use crate::clock::{Clock, ManualClock};
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
@@ -80,7 +81,7 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
     /// # Errors
     /// What the operator says.
     pub fn process(&mut self, record: In) -> Result<(), BoxError> {
-        let mut input = vec![record].into_iter();
+        let mut input = Batch::from(vec![record]);
         while input.len() > 0 {
             let flow = self.logic.process(&mut input, &mut self.out)?;
             self.collect();

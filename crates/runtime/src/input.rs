@@ -12,6 +12,7 @@ use timely::Bincode;
 use timely::communication::Push;
 
 use crate::alignment::{Alignment, ChannelIndex, StreamCorrupt};
+use crate::batch::{Batch, SpareBuffers};
 use crate::clock::Ticks;
 use crate::credit::{CreditSettings, ReceiveCredit};
 use crate::item::{Item, Marker, Payload};
@@ -27,6 +28,8 @@ pub(crate) struct InputPort<T> {
     pub(crate) credit: Vec<Box<dyn Push<Bincode<CreditMessage>>>>,
     /// Indexes of the sending subtasks, in ascending order.
     pub(crate) origins: std::ops::Range<u32>,
+    /// Where the memory of its batches goes.
+    pub(crate) spare: SpareBuffers<T>,
 }
 
 struct Channel<T> {
@@ -228,6 +231,12 @@ impl<T> Inputs<T> {
     /// Notes that this much of a channel's window has been worked off.
     pub(crate) fn processed(&mut self, channel: ChannelIndex, bytes: u64) {
         self.credit.on_processed(channel, bytes);
+    }
+
+    /// Takes back the memory of a batch that came on this channel.
+    pub(crate) fn recycle(&self, channel: ChannelIndex, batch: Batch<T>) {
+        let port = self.channels[channel.0 as usize].port;
+        self.ports[port].spare.put(batch.into_buffer());
     }
 
     /// Sends credit back, with windows adapted to the speed at which this subtask works.

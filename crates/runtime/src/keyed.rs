@@ -1,13 +1,13 @@
 //! Operators over keyed state.
 
 use std::marker::PhantomData;
-use std::vec;
 
 use tidegate_state::{
     Record, SnapshotProgress, StateKey, StateValue, ValueState, ValueStateDescriptor,
 };
 use tidegate_types::CheckpointBarrier;
 
+use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::keyed_state::KeyedState;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
@@ -51,7 +51,7 @@ where
 {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<T>,
+        input: &mut Batch<T>,
         out: &mut Collector<(S::Key, u64)>,
     ) -> Result<Flow, BoxError> {
         let mut counts = self.counts.borrow_mut();
@@ -122,7 +122,7 @@ where
 {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<T>,
+        input: &mut Batch<T>,
         out: &mut Collector<Out>,
     ) -> Result<Flow, BoxError> {
         let mut state = self.state.borrow_mut();

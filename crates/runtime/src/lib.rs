@@ -11,6 +11,7 @@
 
 mod attempt;
 mod background;
+mod batch;
 mod chains;
 mod clock;
 mod either;
@@ -38,6 +39,7 @@ pub mod source;
 pub mod watermark;
 
 pub use attempt::{Attempt, AttemptContext, StartError};
+pub use batch::Batch;
 pub use chains::KeyedSnapshot;
 pub use clock::{Clock, ManualClock, Ticks, wall_clock};
 pub use either::Either;

@@ -4,7 +4,6 @@
 //! care of channels, barriers, alignment, credit, acknowledgements and failures.
 
 use std::sync::Arc;
-use std::vec;
 
 use tidegate_state::{Record, SnapshotProgress};
 use tidegate_types::{
@@ -12,6 +11,7 @@ use tidegate_types::{
     MaxParallelism, SubtaskId, SubtaskRestore,
 };
 
+use crate::batch::Batch;
 use crate::chains::KeyedSnapshot;
 use crate::clock::{Clock, Ticks};
 use crate::error::BoxError;
@@ -73,7 +73,7 @@ pub trait Logic<In, Out>: 'static {
     /// An error ends the attempt; the job restarts from the latest checkpoint.
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<In>,
+        input: &mut Batch<In>,
         out: &mut Collector<Out>,
     ) -> Result<Flow, BoxError>;
 

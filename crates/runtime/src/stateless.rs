@@ -1,7 +1,6 @@
 //! Operators without state.
 
-use std::vec;
-
+use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::logic::{Flow, Logic};
 use crate::output::Collector;
@@ -26,7 +25,7 @@ where
 {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<In>,
+        input: &mut Batch<In>,
         out: &mut Collector<Out>,
     ) -> Result<Flow, BoxError> {
         while !out.is_full() {

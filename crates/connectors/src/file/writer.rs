@@ -8,9 +8,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::vec;
 
 use serde::{Deserialize, Serialize};
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{PreCommitted, SinkContext, TransactionWriter};
 use tidegate_runtime::{BoxError, Flow, Seal};
 use tidegate_types::{AttemptNumber, CheckpointId, JobId};
@@ -201,7 +201,7 @@ fn seal(file: StagedFile, staging: PathBuf) -> Seal {
 impl<T: 'static, F: LineFormat<T>> TransactionWriter<T> for FileWriter<F> {
     type Transaction = FileTransaction;
 
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         for record in records {
             self.format.write(&record, &mut self.buffer);
             self.buffer.push(b'\n');

@@ -18,6 +18,7 @@ use super::{
     Targets, Weighing,
 };
 use crate::alignment::ChannelIndex;
+use crate::batch::SpareBuffers;
 use crate::credit::{CreditSettings, ReceiveCredit};
 use crate::item::{Item, Packet, Payload};
 
@@ -92,6 +93,7 @@ impl Wire {
                 capability,
                 credit: Box::new(credits.clone()),
                 origin: 0,
+                spare: SpareBuffers::default(),
             }
         });
         let receiver = |_| Receiver {

@@ -9,6 +9,7 @@ use timely::communication::Pull;
 use timely::dataflow::channels::pushers;
 use timely::dataflow::operators::Capability;
 
+use crate::batch::SpareBuffers;
 use crate::credit::{CreditSettings, Grant, SendCredit};
 use crate::item::{Item, Marker, Packet, Payload};
 
@@ -32,6 +33,8 @@ pub(crate) struct Link<T> {
     pub(crate) credit: Box<dyn Pull<Bincode<CreditMessage>>>,
     /// Index of the sending subtask.
     pub(crate) origin: u32,
+    /// What batches are put together in.
+    pub(crate) spare: SpareBuffers<T>,
 }
 
 struct Target<T> {
@@ -149,7 +152,7 @@ impl<T: Record> Targets<T> {
         if target.batch.is_empty() {
             return;
         }
-        let next = Vec::with_capacity(target.batch.len());
+        let next = self.link.spare.take(target.batch.len());
         let records = std::mem::replace(&mut target.batch, next);
         let bytes = std::mem::take(&mut target.batch_bytes);
         target.credit.spend(bytes);

@@ -12,6 +12,7 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 
 use super::RouteContext;
 use super::build::BuildContext;
+use crate::batch::SpareBuffers;
 use crate::credit::CreditSettings;
 use crate::input::{InputPort, Puller};
 use crate::item::{Item, Packet, ToTarget};
@@ -139,6 +140,7 @@ impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
                 0..parallelism
             }
         };
+        let spare = SpareBuffers::default();
         let route = RouteContext {
             origin: own,
             parallelism: receiver.parallelism,
@@ -155,6 +157,7 @@ impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
                 capability: None,
                 credit: credit_in,
                 origin: own,
+                spare: spare.clone(),
             },
             targets: all(receiver.parallelism),
             kind: self.kind,
@@ -163,6 +166,7 @@ impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
             pull,
             credit: credit_out,
             origins: all(sender.parallelism),
+            spare: spare.as_received(),
         };
         (Box::new(unlinked), Box::new(port))
     }

@@ -1,7 +1,6 @@
 //! The operator around every keyed function.
 
 use std::time::Duration;
-use std::vec;
 
 use tidegate_state::{
     OperatorStateBackend, Record, SnapshotProgress, StateError, StateKey, TimerService,
@@ -10,6 +9,7 @@ use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
 
 use super::context::{KeyedContext, TimeDomain, Timer, Times, clamped};
 use super::open::{KeyedOpenContext, OpenContext, open_operator_state};
+use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::error::BoxError;
 use crate::keyed_state::KeyedState;
@@ -227,7 +227,7 @@ impl<F: KeyedFunction> Keyed<F> {
 impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<F::In>,
+        input: &mut Batch<F::In>,
         out: &mut Collector<F::Out>,
     ) -> Result<Flow, BoxError> {
         while !out.is_full() {

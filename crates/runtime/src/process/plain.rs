@@ -1,13 +1,12 @@
 //! Process functions without keys: operator state, side outputs, event time.
 
-use std::vec;
-
 use tidegate_state::{OperatorStateBackend, Record};
 use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
 
 use super::broadcast::{BroadcastContext, BroadcastProcessFunction};
 use super::context::Times;
 use super::open::{OpenContext, open_operator_state};
+use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::either::Either;
 use crate::error::BoxError;
@@ -192,7 +191,7 @@ impl<F: UnkeyedFunction> Unkeyed<F> {
 impl<F: UnkeyedFunction> Logic<F::In, F::Out> for Unkeyed<F> {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<F::In>,
+        input: &mut Batch<F::In>,
         out: &mut Collector<F::Out>,
     ) -> Result<Flow, BoxError> {
         while !out.is_full() {

@@ -10,7 +10,6 @@ mod plain;
 mod two_phase;
 
 use std::sync::Arc;
-use std::vec;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +18,7 @@ use tidegate_types::{AttemptNumber, CheckpointId, JobId, OperatorUid, SubtaskId}
 pub(crate) use plain::Plain;
 pub(crate) use two_phase::TwoPhase;
 
+use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::logic::{Flow, Seal};
 
@@ -70,7 +70,7 @@ pub trait SinkWriter<T>: 'static {
     ///
     /// # Errors
     /// An error ends the attempt.
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError>;
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError>;
 
     /// Lets go of everything that it holds back. Called before each snapshot and at the end.
     ///
@@ -129,7 +129,7 @@ pub trait TransactionWriter<T>: 'static {
     ///
     /// # Errors
     /// An error ends the attempt.
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError>;
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError>;
 
     /// Ends what has been written since the last call, as any number of transactions; none if
     /// nothing was written. Quick: the slow part goes into the seals.

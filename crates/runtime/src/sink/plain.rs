@@ -1,11 +1,11 @@
 //! A plain sink as an operator.
 
 use std::marker::PhantomData;
-use std::vec;
 
 use tidegate_types::CheckpointBarrier;
 
 use super::{Sink, SinkContext, SinkWriter};
+use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
 use crate::output::Collector;
@@ -42,7 +42,7 @@ impl SinkContext {
 impl<T: 'static, W: SinkWriter<T>> Logic<T, ()> for Plain<T, W> {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<T>,
+        input: &mut Batch<T>,
         _out: &mut Collector<()>,
     ) -> Result<Flow, BoxError> {
         self.writer.write(input)

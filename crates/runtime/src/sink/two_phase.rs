@@ -7,7 +7,6 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::vec;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,7 @@ use tidegate_types::{CheckpointBarrier, CheckpointId, ListState, Redistribution}
 
 use super::{Committer, PreCommitted, SinkContext, TransactionWriter, TwoPhaseSink};
 use crate::background::Background;
+use crate::batch::Batch;
 use crate::error::{BoxError, chain};
 use crate::logic::{Flow, Logic, Seal, Snapshot, SubtaskContext};
 use crate::output::Collector;
@@ -225,7 +225,7 @@ fn encode<X: Serialize + DeserializeOwned>(pending: &[Pending<X>]) -> Result<Lis
 impl<T: 'static, S: TwoPhaseSink<T>> Logic<T, ()> for TwoPhase<T, S> {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<T>,
+        input: &mut Batch<T>,
         _out: &mut Collector<()>,
     ) -> Result<Flow, BoxError> {
         self.writer.write(input)

@@ -1,11 +1,10 @@
 //! An enumerator as an operator: no input, splits as output, triggered by the coordinator.
 
-use std::vec;
-
 use serde::de::DeserializeOwned;
 use tidegate_types::{CheckpointBarrier, ListState, Redistribution};
 
 use super::{NextSplit, Source, SourceContext, SplitEnumerator};
+use crate::batch::Batch;
 use crate::clock::Ticks;
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext};
@@ -59,7 +58,7 @@ impl<S: Source> Enumerate<S> {
 impl<S: Source> Logic<(), S::Split> for Enumerate<S> {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<()>,
+        input: &mut Batch<()>,
         _out: &mut Collector<S::Split>,
     ) -> Result<Flow, BoxError> {
         debug_assert_eq!(input.len(), 0, "an enumerator has no input");

@@ -1,11 +1,10 @@
 //! A reader as an operator: splits as input, records as output.
 
-use std::vec;
-
 use tidegate_types::{CheckpointBarrier, ListState, Redistribution};
 
 use super::enumerate::decode_list;
 use super::{ReadStatus, Source, SourceContext, SplitReader};
+use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext};
 use crate::output::Collector;
@@ -55,7 +54,7 @@ impl<S: Source> Read<S> {
 impl<S: Source> Logic<S::Split, S::Item> for Read<S> {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<S::Split>,
+        input: &mut Batch<S::Split>,
         _out: &mut Collector<S::Item>,
     ) -> Result<Flow, BoxError> {
         for split in input {

@@ -24,7 +24,6 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
-use std::vec;
 
 use tidegate_state::{Record, SnapshotProgress};
 use tidegate_types::message::{Notice, Report};
@@ -33,6 +32,7 @@ use timely::scheduling::Activator;
 
 use crate::alignment::{Alignment, AlignmentAction, ChannelIndex};
 use crate::background::panic_message;
+use crate::batch::Batch;
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::input::Inputs;
@@ -87,7 +87,7 @@ enum Phase<L> {
 /// A data item that the logic has begun to work on.
 struct Current<In> {
     channel: ChannelIndex,
-    records: vec::IntoIter<In>,
+    records: Batch<In>,
     bytes: u64,
 }
 
@@ -343,7 +343,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             Payload::Data { records, bytes } => {
                 self.current = Some(Current {
                     channel,
-                    records: records.into_iter(),
+                    records: records.into(),
                     bytes,
                 });
             }
@@ -393,7 +393,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         }
         if current.records.len() == 0 {
             let (channel, bytes) = (current.channel, current.bytes);
-            self.current = None;
+            if let Some(emptied) = self.current.take() {
+                self.inputs.recycle(channel, emptied.records);
+            }
             self.bytes_in += bytes;
             let worked_off = self.logic().take_worked_off().unwrap_or(bytes);
             self.owed.push((channel, worked_off));

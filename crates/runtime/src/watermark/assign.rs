@@ -6,12 +6,12 @@
 
 use std::marker::PhantomData;
 use std::time::Duration;
-use std::vec;
 
 use tidegate_state::Record;
 use tidegate_types::EventTime;
 
 use super::strategy::{WatermarkGenerator, WatermarkStrategy};
+use crate::batch::Batch;
 use crate::clock::{Clock, Ticks};
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, WatermarkProgress};
@@ -93,11 +93,7 @@ impl<T, G: WatermarkGenerator<T>> AssignWatermarks<T, G> {
 }
 
 impl<T: Record, G: WatermarkGenerator<T>> Logic<T, T> for AssignWatermarks<T, G> {
-    fn process(
-        &mut self,
-        input: &mut vec::IntoIter<T>,
-        out: &mut Collector<T>,
-    ) -> Result<Flow, BoxError> {
+    fn process(&mut self, input: &mut Batch<T>, out: &mut Collector<T>) -> Result<Flow, BoxError> {
         let now = self.clock.ticks();
         self.last_record = now;
         if std::mem::take(&mut self.idle) {

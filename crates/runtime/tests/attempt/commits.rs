@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{
     Committer, PreCommitted, SinkContext, TransactionWriter, TwoPhaseSink,
 };
@@ -33,7 +34,7 @@ impl TwoPhaseSink<u64> for Ledger {
 impl TransactionWriter<u64> for Ledger {
     type Transaction = u64;
 
-    fn write(&mut self, records: &mut std::vec::IntoIter<u64>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<u64>) -> Result<Flow, BoxError> {
         records.for_each(drop);
         Ok(Flow::Continue)
     }

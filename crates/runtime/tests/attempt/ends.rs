@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::{BoxError, Collector, EdgeKind, Flow, JobPlan, Logic, Rebalance, Ticks};
 use tidegate_types::graph::Partitioning;
 
@@ -14,7 +15,7 @@ struct SlowSum(u64);
 impl Logic<u64, u64> for SlowSum {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         _out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         self.0 += input.next().unwrap_or(0);

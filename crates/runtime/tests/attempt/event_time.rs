@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::watermark::AssignWatermarks;
 use tidegate_runtime::{
     BoxError, Collector, EdgeKind, Flow, JobPlan, Logic, Rebalance, WatermarkProgress,
@@ -32,7 +33,7 @@ struct Listener {
 impl Logic<u64, ()> for Listener {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         _out: &mut Collector<()>,
     ) -> Result<Flow, BoxError> {
         let heard = &mut self.heard.lock().unwrap()[self.index];

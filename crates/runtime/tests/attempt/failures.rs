@@ -1,5 +1,6 @@
 //! Failures of user code: who is named, and what ends the attempt.
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{
     Committer, PreCommitted, SinkContext, TransactionWriter, TwoPhaseSink,
 };
@@ -73,7 +74,7 @@ impl TwoPhaseSink<u64> for Fragile {
 impl TransactionWriter<u64> for Fragile {
     type Transaction = u64;
 
-    fn write(&mut self, records: &mut std::vec::IntoIter<u64>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<u64>) -> Result<Flow, BoxError> {
         records.for_each(drop);
         Ok(Flow::Continue)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::{
     BoxError, ByKeyGroup, ByValue, Collector, Count, EdgeKind, FlatMap, Flow, JobPlan, Logic,
     Rebalance, Snapshot, SubtaskContext,
@@ -124,7 +125,7 @@ impl Sum {
 impl Logic<u64, u64> for Sum {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         _out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         self.0 += input.sum::<u64>();

@@ -1,5 +1,6 @@
 //! Side outputs between real workers.
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::{
     BoxError, ByKeyGroup, ByValue, Collector, EdgeKind, Flow, JobPlan, Logic, Output, Rebalance,
     Route, SideCollector,
@@ -25,7 +26,7 @@ struct Sort {
 impl Logic<u64, u64> for Sort {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         while !out.is_full() {
@@ -179,7 +180,7 @@ struct Audit(SideCollector<u64>);
 impl Logic<u64, u64> for Audit {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         while !out.is_full() {

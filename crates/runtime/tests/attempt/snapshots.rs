@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::{
     BoxError, ByValue, Collector, EdgeKind, Flow, HeldBackBy, JobPlan, KeyedMap, Logic, Rebalance,
     Snapshot,
@@ -151,7 +152,7 @@ struct Unfreezable {
 impl Logic<u64, u64> for Unfreezable {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         input.for_each(|number| out.emit(number));

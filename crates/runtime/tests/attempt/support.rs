@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use std::vec;
 
 use serde::{Deserialize, Serialize};
+use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{Sink, SinkContext, SinkWriter};
 use tidegate_runtime::source::{
     NextSplit, ReadStatus, Source, SourceContext, SplitEnumerator, SplitReader,
@@ -239,7 +239,7 @@ impl<T: Record> Sink<T> for Collected<T> {
 }
 
 impl<T: Record> SinkWriter<T> for Collected<T> {
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         self.0.lock().unwrap().extend(records);
         Ok(Flow::Continue)
     }

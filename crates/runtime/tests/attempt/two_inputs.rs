@@ -1,5 +1,6 @@
 //! An operator whose two inputs carry different types.
 
+use tidegate_runtime::Batch;
 use tidegate_runtime::{
     BoxError, Broadcast, Collector, EdgeKind, Either, FlatMap, Flow, JobPlan, Logic, Rebalance,
     Route, Snapshot,
@@ -22,7 +23,7 @@ struct Tally {
 impl Logic<Either<u64, String>, String> for Tally {
     fn process(
         &mut self,
-        input: &mut std::vec::IntoIter<Either<u64, String>>,
+        input: &mut Batch<Either<u64, String>>,
         out: &mut Collector<String>,
     ) -> Result<Flow, BoxError> {
         while !out.is_full() {

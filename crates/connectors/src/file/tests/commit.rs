@@ -54,7 +54,7 @@ impl Output {
 
     pub(super) fn write(&self, writer: &mut FileWriter<crate::line::Columns>, lines: &[&str]) {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
-        writer.write(&mut lines.into_iter()).unwrap();
+        writer.write(&mut lines.into()).unwrap();
     }
 
     pub(super) fn try_end(

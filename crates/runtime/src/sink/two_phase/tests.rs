@@ -11,6 +11,7 @@ use tidegate_types::{
 };
 
 use super::*;
+use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::output::SideOutputs;
 use crate::report::Reporter;
@@ -57,7 +58,7 @@ impl TwoPhaseSink<u64> for Table {
 impl TransactionWriter<u64> for Open {
     type Transaction = Rows;
 
-    fn write(&mut self, records: &mut vec::IntoIter<u64>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<u64>) -> Result<Flow, BoxError> {
         self.0.extend(records);
         Ok(Flow::Continue)
     }
@@ -167,7 +168,7 @@ impl Driven {
     }
 
     fn write(&mut self, record: u64) {
-        let mut records = vec![record].into_iter();
+        let mut records = Batch::from(vec![record]);
         let mut out = Collector::collecting(1);
         self.logic.process(&mut records, &mut out).unwrap();
     }

@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use std::vec;
 
 use serde::{Deserialize, Serialize};
 use tidegate_types::graph::{OperatorRole, OperatorSpec, Partitioning};
@@ -12,6 +11,7 @@ use tidegate_types::{
     CheckpointId, EventTime, FileHandle, MaxParallelism, OperatorUid, SnapshotLocation,
 };
 
+use crate::batch::Batch;
 use crate::clock::Ticks;
 use crate::error::BoxError;
 use crate::logic::{Flow, Logic, WatermarkProgress};
@@ -171,7 +171,7 @@ pub(super) struct Middle;
 impl Logic<u64, u64> for Middle {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         input.for_each(|number| out.emit(number));
@@ -190,7 +190,7 @@ struct Keeper(Shared<u64>);
 impl Logic<u64, ()> for Keeper {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         _out: &mut Collector<()>,
     ) -> Result<Flow, BoxError> {
         self.0.lock().unwrap().extend(input);

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use std::vec;
 
 use tidegate_types::graph::{OperatorRole, Partitioning};
 use tidegate_types::message::{Notice, Report};
@@ -19,6 +18,7 @@ use super::job::{NoFiles, Shared, operator};
 use super::{States, barrier, restore_plan, states_of};
 use crate::attempt::AttemptContext;
 use crate::background::Background;
+use crate::batch::Batch;
 use crate::clock::{Clock, ManualClock};
 use crate::error::BoxError;
 use crate::logic::{Activity, Flow, Logic, Snapshot, WatermarkProgress};
@@ -49,7 +49,7 @@ struct Actor {
 impl Logic<(), u64> for Actor {
     fn process(
         &mut self,
-        _input: &mut vec::IntoIter<()>,
+        _input: &mut Batch<()>,
         _out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         Ok(Flow::Continue)
@@ -146,7 +146,7 @@ pub(super) const BREAK: Duration = Duration::from_secs(3600);
 impl Logic<u64, u64> for Ear {
     fn process(
         &mut self,
-        input: &mut vec::IntoIter<u64>,
+        input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
         if *self.controls.pausing.lock().unwrap() == Some(self.who) {

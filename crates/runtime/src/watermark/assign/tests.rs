@@ -28,7 +28,7 @@ impl<G: WatermarkGenerator<i64>> Driven<G> {
 
     fn process(&mut self, times: impl IntoIterator<Item = i64>) {
         let times: Vec<i64> = times.into_iter().collect();
-        let mut input = times.clone().into_iter();
+        let mut input = Batch::from(times.clone());
         self.logic.process(&mut input, &mut self.out).unwrap();
         assert_eq!(input.len(), 0);
         assert_eq!(self.out.take_collected(), times, "records pass unchanged");
@@ -94,7 +94,7 @@ fn what_is_left_in_the_input_is_no_part_of_a_watermark() {
     let strategy = WatermarkStrategy::monotonous(|time| EventTime(*time)).every(Duration::ZERO);
     let mut driven = Driven::new(strategy);
     driven.out = Collector::collecting(1);
-    let mut input = (0..2000).collect::<Vec<i64>>().into_iter();
+    let mut input = Batch::from((0..2000).collect::<Vec<i64>>());
     driven.logic.process(&mut input, &mut driven.out).unwrap();
     let passed = driven.out.take_collected();
     assert!(passed.len() < 2000, "the collector was full");
@@ -225,7 +225,7 @@ fn a_watermark_behind_every_record_leaves_flow_control_on() {
         let clock = Clock::Manual(ManualClock::at(UnixMillis(0)));
         let mut logic = AssignWatermarks::new(strategy, clock);
         let record = "r".repeat(100 - size_of::<String>());
-        let mut input = vec![record; 1000].into_iter();
+        let mut input = Batch::from(vec![record; 1000]);
         for taken in [125, 250] {
             logic.process(&mut input, &mut hand.out).unwrap();
             assert!(hand.out.is_full());

@@ -1,0 +1,146 @@
+//! Records on their way into an operator, and the memory they came in.
+//!
+//! A batch is taken record by record, and an operator may look ahead at what is left: whoever knows
+//! the next keys can have their state fetched while it still works on the first. What is left over
+//! in the end is an empty buffer, which the next batch can be put together in.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Records in the order in which they were sent.
+#[derive(Debug)]
+pub struct Batch<T> {
+    /// Contiguous and never added to, so that what is left is one slice.
+    records: VecDeque<T>,
+}
+
+impl<T> Batch<T> {
+    /// The records that have not been taken yet, in order.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        self.records.as_slices().0
+    }
+
+    /// Gives up what has not been taken, and returns the empty buffer.
+    pub(crate) fn into_buffer(self) -> Vec<T> {
+        let mut records = self.records;
+        records.clear();
+        records.into()
+    }
+}
+
+impl<T> From<Vec<T>> for Batch<T> {
+    fn from(records: Vec<T>) -> Self {
+        Batch {
+            records: records.into(),
+        }
+    }
+}
+
+impl<T> Iterator for Batch<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.records.pop_front()
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.records.len(), Some(self.records.len()))
+    }
+}
+
+impl<T> ExactSizeIterator for Batch<T> {}
+
+/// Buffers kept per edge and worker: as many as are on their way at a time, mostly.
+const SPARE_MAX: usize = 8;
+
+/// Emptied buffers of an edge's batches, from where the edge ends on a worker to where it begins on
+/// the same worker. Data flows both ways alike, so what other workers' batches came in is used for
+/// the batches that go to them, and memory need not be asked for, nor given back, per batch.
+pub(crate) struct SpareBuffers<T>(Rc<RefCell<Vec<Vec<T>>>>);
+
+impl<T> SpareBuffers<T> {
+    /// An empty buffer, from the stock if there is one.
+    pub(crate) fn take(&self, capacity: usize) -> Vec<T> {
+        let spare = self.0.borrow_mut().pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(capacity))
+    }
+
+    /// Takes back a buffer that nothing is in any more.
+    pub(crate) fn put(&self, buffer: Vec<T>) {
+        debug_assert!(buffer.is_empty(), "only memory is kept");
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < SPARE_MAX && buffer.capacity() > 0 {
+            spare.push(buffer);
+        }
+    }
+
+    /// The same stock where records arrive as `U`; one of its own if that is another type.
+    pub(crate) fn as_received<U>(&self) -> SpareBuffers<U>
+    where
+        T: 'static,
+        U: 'static,
+    {
+        let same: Option<&SpareBuffers<U>> = (self as &dyn Any).downcast_ref();
+        same.cloned().unwrap_or_default()
+    }
+}
+
+impl<T> Clone for SpareBuffers<T> {
+    fn clone(&self) -> Self {
+        SpareBuffers(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Default for SpareBuffers<T> {
+    fn default() -> Self {
+        SpareBuffers(Rc::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_seen_and_taken_in_order() {
+        let mut batch = Batch::from((0..100).collect::<Vec<u32>>());
+        for taken in 0..100 {
+            assert_eq!(batch.as_slice(), (taken..100).collect::<Vec<_>>());
+            assert_eq!(batch.len(), 100 - taken as usize);
+            assert_eq!(batch.next(), Some(taken));
+        }
+        assert_eq!(batch.next(), None);
+    }
+
+    #[test]
+    fn its_memory_stays_the_same() {
+        let records = Vec::from_iter((0..10).map(|n| n.to_string()));
+        let (address, capacity) = (records.as_ptr(), records.capacity());
+        let mut batch = Batch::from(records);
+        assert_eq!(batch.by_ref().take(7).count(), 7);
+        let buffer = batch.into_buffer();
+        assert!(buffer.is_empty());
+        assert_eq!((buffer.as_ptr(), buffer.capacity()), (address, capacity));
+    }
+
+    #[test]
+    fn buffers_go_round() {
+        let sender = SpareBuffers::<u64>::default();
+        let receiver = sender.as_received::<u64>();
+        let first = sender.take(10);
+        let address = first.as_ptr();
+        receiver.put(first);
+        let again = sender.take(5);
+        assert_eq!(again.as_ptr(), address);
+
+        (0..100).for_each(|_| receiver.put(Vec::with_capacity(1)));
+        assert_eq!(sender.0.borrow().len(), SPARE_MAX);
+        sender.as_received::<String>().put(Vec::with_capacity(1));
+        assert_eq!(sender.0.borrow().len(), SPARE_MAX);
+    }
+}
