@@ -47,7 +47,7 @@ pub use stream::{
 pub use tidegate_connectors as connectors;
 pub use tidegate_coordinator::{
     AbortReason, CompletedSummary, ParseRestartError, RestartStrategy, RestoreOutlook,
-    RestoredSummary, Retention, Statistics, TriggerRefusal,
+    RestoredSummary, Retention, Statistics, Summary, TriggerRefusal,
 };
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
@@ -71,7 +71,7 @@ pub mod state {
     pub use tidegate_state::{
         Aggregate, AggregatingState, AggregatingStateDescriptor, At, Fold, ListElements, ListState,
         ListStateDescriptor, MapEntries, MapState, MapStateDescriptor, MergeAggregate,
-        OperatorListState, Reduce, ReduceFn, ReducingState, ReducingStateDescriptor, Scope,
+        OperatorListState, Record, Reduce, ReduceFn, ReducingState, ReducingStateDescriptor, Scope,
         StateDescriptor, StateError, StateKey, StateValue, ValueState, ValueStateDescriptor,
     };
 }

@@ -20,6 +20,7 @@ pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
     ("crates/tidegate/src/progress.rs", "rates are per second"),
     ("crates/tidegate/examples/", "a program of its own"),
     ("crates/cli/src/", "a program of its own"),
+    ("crates/bench/src/", "measures time"),
     ("crates/sim/src/main.rs", "reports the time taken"),
     ("crates/sim/src/bin/", "reports the time taken"),
     ("xtask/", "for developers only"),
@@ -30,6 +31,7 @@ pub const PRINTING: &[(&str, &str)] = &[
     ("crates/tidegate/src/progress.rs", "lines for a terminal"),
     ("crates/tidegate/examples/", "a program for a terminal"),
     ("crates/cli/src/", "a program for a terminal"),
+    ("crates/bench/src/", "a program for a terminal"),
     ("crates/sim/src/main.rs", "a program for a terminal"),
     ("crates/sim/src/bin/", "a program for a terminal"),
     ("crates/fault/src/", "in test builds: a mistyped point"),
@@ -86,4 +88,5 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("cli", &["types", "state", "storage", "server", "tidegate"]),
     ("sim", &["types", "coordinator", "fault", "runtime"]),
+    ("bench", &["types", "state", "tidegate"]),
 ];

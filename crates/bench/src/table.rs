@@ -1,0 +1,127 @@
+//! An outcome as people read it: one measurement per line, names and values aligned.
+
+use std::fmt::Write;
+
+use crate::outcome::{Checkpoints, Outcome, Quantiles};
+
+/// Rows of names and values.
+#[derive(Default)]
+pub(crate) struct Rows(Vec<(String, String)>);
+
+impl Rows {
+    /// Adds a row.
+    pub(crate) fn add(&mut self, name: &str, value: impl Into<String>) {
+        self.0.push((name.to_owned(), value.into()));
+    }
+
+    fn add_if(&mut self, name: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.add(name, value);
+        }
+    }
+
+    /// The rows as text, a line each.
+    fn to_text(&self) -> String {
+        let width = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let mut text = String::new();
+        for (name, value) in &self.0 {
+            writeln!(text, "{name:<width$}  {value}").expect("writing to memory succeeds");
+        }
+        text
+    }
+}
+
+/// The outcome as lines of text.
+pub(crate) fn of(outcome: &Outcome) -> String {
+    let mut rows = Rows::default();
+    let Outcome {
+        workload, system, ..
+    } = outcome;
+    rows.add("workload", format!("{workload} on {system}"));
+    rows.add("records", grouped(outcome.records));
+    rows.add_if("keys", outcome.keys.map(grouped));
+    rows.add("parallelism", outcome.parallelism.to_string());
+    let interval = outcome.checkpoint_interval_ms;
+    rows.add(
+        "checkpoint interval",
+        interval.map_or("off".to_owned(), |ms| format!("{ms} ms")),
+    );
+    rows.add("time", format!("{:.3} s", outcome.seconds));
+    rows.add("records/s", per_second(outcome.records_per_second));
+    rows.add("CPU time", format!("{:.3} s", outcome.cpu_seconds));
+    rows.add("records/CPU s", per_second(outcome.records_per_cpu_second));
+    rows.add("peak memory", bytes(outcome.peak_memory_bytes));
+    let first = outcome.start_to_first_record_ms;
+    rows.add_if(
+        "start to first record",
+        first.map(|ms| format!("{ms:.1} ms")),
+    );
+    if let Some(checkpoints) = &outcome.checkpoints {
+        add_checkpoints(&mut rows, checkpoints);
+    }
+    if let Some(verified) = &outcome.verified {
+        rows.add("distinct keys", grouped(verified.distinct_keys));
+        rows.add("sum of counts", grouped(verified.sum_of_counts));
+    }
+    rows.to_text()
+}
+
+fn add_checkpoints(rows: &mut Rows, checkpoints: &Checkpoints) {
+    let Checkpoints { count, failed, .. } = checkpoints;
+    rows.add("checkpoints", format!("{count} completed, {failed} failed"));
+    rows.add("  size", bytes(checkpoints.bytes));
+    rows.add("  pause", quantiles(checkpoints.pause_us, "µs"));
+    rows.add("  alignment", quantiles(checkpoints.alignment_us, "µs"));
+    rows.add("  duration", quantiles(checkpoints.duration_ms, "ms"));
+}
+
+/// Median, 99th percentile and maximum with their unit.
+pub(crate) fn quantiles(quantiles: Quantiles, unit: &str) -> String {
+    let Quantiles { p50, p99, max } = quantiles;
+    format!("p50 {p50:.1} {unit}, p99 {p99:.1} {unit}, max {max:.1} {unit}")
+}
+
+fn per_second(rate: f64) -> String {
+    match rate {
+        rate if rate >= 1e6 => format!("{:.2} M", rate / 1e6),
+        rate if rate >= 1e3 => format!("{:.2} k", rate / 1e3),
+        rate => format!("{rate:.2}"),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        count if count >= 10_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        count if count >= 10_000 => format!("{:.1} kB", count as f64 / 1e3),
+        count => format!("{count} B"),
+    }
+}
+
+/// A number with a space before every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_aligned_and_rounded() {
+        let mut rows = Rows::default();
+        rows.add("time", "1.000 s");
+        rows.add("records/s", per_second(12_345_678.0));
+        assert_eq!(rows.to_text(), "time       1.000 s\nrecords/s  12.35 M\n");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(grouped(12), "12");
+        assert_eq!(bytes(12_345), "12.3 kB");
+    }
+}

@@ -1,0 +1,31 @@
+//! Numbers are counted by key: the hot path of a keyed job, with little else.
+
+use tidegate::prelude::*;
+
+use super::INTERVAL;
+use crate::error::Result;
+use crate::generate::key;
+use crate::job::{Check, Job};
+use crate::options::Common;
+use crate::outcome::Outcome;
+
+const RECORDS: u64 = 200_000_000;
+const KEYS: u64 = 1_000;
+
+pub(super) fn run(common: &Common) -> Result<Outcome> {
+    let records = common.records.unwrap_or(RECORDS);
+    let keys = common.keys.unwrap_or(KEYS).max(1);
+    let job = Job::new("keyed-count", common, INTERVAL)?;
+    let numbers = Generator::new(Some(records), move |index| key(index, keys));
+    let counts = job
+        .env
+        .source("numbers", numbers)
+        .key_by(|key| key)
+        .count("count");
+    let check = Check::of(&counts, common);
+    counts.sink("discard", job.discard());
+    let (mut outcome, _) = job.run(records)?;
+    outcome.keys = Some(keys);
+    outcome.verified = check.verify(records)?;
+    Ok(outcome)
+}
