@@ -51,8 +51,9 @@ pub use tidegate_coordinator::{
 };
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
-    BoxError, Collector, Either, Flow, Seal, SideCollector, SideOutputTypeError, StatePlacement,
-    Ticks, UnknownSideOutputError, WatermarkGenerator, WatermarkStrategy, sink, source,
+    Batch, BoxError, Collector, Either, Flow, Seal, SideCollector, SideOutputTypeError,
+    StatePlacement, Ticks, UnknownSideOutputError, WatermarkGenerator, WatermarkStrategy, sink,
+    source,
 };
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,

@@ -6,10 +6,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use std::vec;
 
 use tidegate::sink::{Sink, SinkContext, SinkWriter};
-use tidegate::{BoxError, Flow};
+use tidegate::{Batch, BoxError, Flow};
 
 static PROCESS_START: OnceLock<Instant> = OnceLock::new();
 
@@ -75,7 +74,7 @@ impl<T: 'static, S: Sink<T>> Sink<T> for Arriving<S> {
 }
 
 impl<T: 'static, W: SinkWriter<T>> SinkWriter<T> for Arriving<W> {
-    fn write(&mut self, records: &mut vec::IntoIter<T>) -> Result<Flow, BoxError> {
+    fn write(&mut self, records: &mut Batch<T>) -> Result<Flow, BoxError> {
         let offered = records.len();
         let flow = self.sink.write(records)?;
         self.arrivals.add(offered - records.len());
