@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 /// Derive it (`#[derive(Record)]`) next to serde's `Serialize` and `Deserialize`.
 pub trait Record: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Bytes this value owns on the heap, besides its own size: an estimate that ignores spare
-    /// capacity and the allocator's overhead. 0 for types that own none.
+    /// capacity and the allocator's overhead. 0 for types that own none; it isn't asked of those
+    /// that need no dropping (`std::mem::needs_drop`), which can't own any.
     #[inline]
     fn heap_bytes(&self) -> usize {
         0

@@ -177,16 +177,12 @@ impl<F> GeneratorReader<F> {
         };
         let start = range.next;
         let end = range.end.min(start.saturating_add(count));
-        let mut next = start;
-        while next < end && !out.is_full() {
-            out.emit((self.f)(next));
-            next += 1;
-        }
-        range.next = next;
-        if next >= range.end {
+        let emitted = out.emit_while_room((start..end).map(&self.f));
+        range.next = start + emitted;
+        if range.next >= range.end {
             self.ranges.pop_front();
         }
-        next - start
+        emitted
     }
 }
 

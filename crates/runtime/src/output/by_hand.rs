@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tidegate_state::Record;
 use timely::Bincode;
 use timely::communication::Pull;
 use timely::dataflow::channels::pact::Pipeline;
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::alignment::ChannelIndex;
 use crate::batch::SpareBuffers;
-use crate::credit::{CreditSettings, ReceiveCredit};
+use crate::credit::{CreditSettings, Grant, ReceiveCredit};
 use crate::item::{Item, Packet, Payload};
 
 /// Tag of the side output.
@@ -51,30 +52,32 @@ impl Pull<Bincode<CreditMessage>> for Credits {
 }
 
 /// The receiving end of one channel.
-pub(crate) struct Receiver {
+pub(crate) struct Receiver<T> {
     credit: ReceiveCredit,
-    queue: VecDeque<Payload<String>>,
+    queue: VecDeque<Payload<T>>,
     sequence: u64,
     /// Weight of the records that have been sent and not yet processed.
     pub(crate) in_flight: u64,
     /// Records that have been processed.
-    pub(crate) processed: Vec<String>,
+    pub(crate) processed: Vec<T>,
+    /// Weights of the batches that have arrived, and how many records they held.
+    pub(crate) batches: Vec<(u64, usize)>,
 }
 
 /// One edge.
-struct Wire {
-    arrived: Rc<RefCell<Vec<Item<String>>>>,
+struct Wire<T> {
+    arrived: Rc<RefCell<Vec<Item<T>>>>,
     credits: Credits,
-    receivers: Vec<Receiver>,
+    receivers: Vec<Receiver<T>>,
 }
 
-impl Wire {
-    fn new(worker: &mut Worker, settings: &CreditSettings, count: u32) -> (Wire, Targets<String>) {
+impl<T: Record> Wire<T> {
+    fn new(worker: &mut Worker, settings: &CreditSettings, count: u32) -> (Self, Targets<T>) {
         let arrived = Rc::new(RefCell::new(Vec::new()));
         let credits = Credits::default();
         let link = worker.dataflow::<u64, _, _>(|scope| {
             let mut sender = OperatorBuilder::new("sender".to_owned(), scope);
-            let (output, stream) = sender.new_output::<Packet<String>>();
+            let (output, stream) = sender.new_output::<Packet<T>>();
             let mut receiver = OperatorBuilder::new("receiver".to_owned(), scope);
             let mut input = receiver.new_input(stream, Pipeline);
             let arrived = Rc::clone(&arrived);
@@ -102,6 +105,7 @@ impl Wire {
             sequence: 0,
             in_flight: 0,
             processed: Vec::new(),
+            batches: Vec::new(),
         };
         let wire = Wire {
             arrived,
@@ -117,8 +121,9 @@ impl Wire {
             let receiver = &mut self.receivers[item.target as usize];
             assert_eq!(item.sequence, receiver.sequence);
             receiver.sequence += 1;
-            if let Payload::Data { bytes, .. } = &item.payload {
+            if let Payload::Data { records, bytes } = &item.payload {
                 receiver.in_flight += bytes;
+                receiver.batches.push((*bytes, records.len()));
             }
             receiver.queue.push_back(item.payload);
         }
@@ -146,15 +151,15 @@ impl Wire {
 }
 
 /// The outputs and their receivers.
-pub(crate) struct ByHand<'a> {
+pub(crate) struct ByHand<'a, T: Record = String> {
     worker: &'a mut Worker,
-    pub(crate) out: Collector<String>,
-    pub(crate) side: SideCollector<String>,
+    pub(crate) out: Collector<T>,
+    pub(crate) side: SideCollector<T>,
     /// Of the main output, and of the side output.
-    wires: [Wire; 2],
+    wires: [Wire<T>; 2],
 }
 
-impl Drop for ByHand<'_> {
+impl<T: Record> Drop for ByHand<'_, T> {
     /// The worker doesn't end before its dataflows do.
     fn drop(&mut self) {
         for dataflow in self.worker.installed_dataflows() {
@@ -170,12 +175,12 @@ pub(crate) enum Which {
     Side,
 }
 
-impl<'a> ByHand<'a> {
+impl<'a, T: Record> ByHand<'a, T> {
     /// The main output leads to `count` receivers by `route`, the side output to one.
     pub(crate) fn new(
         worker: &'a mut Worker,
         settings: &CreditSettings,
-        route: Box<dyn Route<String>>,
+        route: Box<dyn Route<T>>,
         count: u32,
     ) -> Self {
         let (main, targets) = Wire::new(worker, settings, count);
@@ -207,7 +212,16 @@ impl<'a> ByHand<'a> {
         self.wires[which as usize].work(target)
     }
 
-    pub(crate) fn receivers(&self, which: Which) -> &[Receiver] {
+    /// A receiver of the main output grants credit of its own accord.
+    pub(crate) fn grant(&mut self, target: u32, grant: Grant) {
+        let credits = &self.wires[Which::Main as usize].credits.0;
+        credits
+            .borrow_mut()
+            .push_back(CreditMessage { target, grant });
+        self.deliver();
+    }
+
+    pub(crate) fn receivers(&self, which: Which) -> &[Receiver<T>] {
         &self.wires[which as usize].receivers
     }
 

@@ -3,13 +3,13 @@
 use std::marker::PhantomData;
 
 use tidegate_state::{Record, StateKey};
-use tidegate_types::MaxParallelism;
+use tidegate_types::{KeyGroup, MaxParallelism};
 
 use super::targets::Targets;
 
 /// Distributes records over the receiving subtasks of one edge.
 pub trait Route<T>: 'static {
-    /// Moves every record of `staged` to [`Targets::push`].
+    /// Moves every record of `staged` to its target or targets.
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>);
 
     /// Whether the next record may have nowhere to go.
@@ -26,9 +26,7 @@ pub struct Forward;
 
 impl<T: Record> Route<T> for Forward {
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
-        for record in staged.drain(..) {
-            targets.push(0, record);
-        }
+        targets.append(0, staged);
     }
 
     fn is_full(&self, targets: &Targets<T>) -> bool {
@@ -67,15 +65,13 @@ impl Rebalance {
 impl<T: Record> Route<T> for Rebalance {
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
         self.current %= targets.count();
-        for record in staged.drain(..) {
-            // Full, or flushed, or in front of a marker.
-            let has_left = self.begun && targets.is_empty(self.current);
-            if has_left || targets.is_full(self.current) {
-                self.advance(targets);
-            }
-            targets.push(self.current, record);
-            self.begun = true;
+        // Full, or flushed, or in front of a marker.
+        let has_left = self.begun && targets.is_empty(self.current);
+        if has_left || targets.is_full(self.current) {
+            self.advance(targets);
         }
+        self.begun |= !staged.is_empty();
+        targets.append(self.current, staged);
     }
 
     fn is_full(&self, targets: &Targets<T>) -> bool {
@@ -89,12 +85,10 @@ pub struct Broadcast;
 
 impl<T: Record> Route<T> for Broadcast {
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
-        for record in staged.drain(..) {
-            for position in 1..targets.count() {
-                targets.push(position, record.clone());
-            }
-            targets.push(0, record);
+        for position in 1..targets.count() {
+            targets.append_clones(position, staged);
         }
+        targets.append(0, staged);
     }
 
     fn is_full(&self, targets: &Targets<T>) -> bool {
@@ -177,14 +171,14 @@ pub struct ByKeyGroup<S> {
     selector: S,
     max_parallelism: MaxParallelism,
     /// Receiving subtask by key group.
-    owners: Vec<u32>,
+    owners: Vec<u16>,
 }
 
 impl<S> ByKeyGroup<S> {
     /// Key groups are those of the receiving operator, which has `parallelism` subtasks.
     pub fn new(selector: S, max_parallelism: MaxParallelism, parallelism: u32) -> Self {
         let owners = (0..max_parallelism.get())
-            .map(|group| max_parallelism.owner(tidegate_types::KeyGroup(group as u16), parallelism))
+            .map(|group| max_parallelism.owner(KeyGroup(group as u16), parallelism) as u16)
             .collect();
         ByKeyGroup {
             selector,
@@ -199,11 +193,11 @@ impl<T: Record, S: KeySelector<T>> Route<T> for ByKeyGroup<S> {
         if targets.count() == 1 {
             return Forward.route(staged, targets);
         }
-        for record in staged.drain(..) {
-            let hash = self.selector.with_key(&record, StateKey::key_hash);
+        targets.scatter(staged, |record| {
+            let hash = self.selector.with_key(record, StateKey::key_hash);
             let group = self.max_parallelism.key_group(hash);
-            targets.push(self.owners[usize::from(group.0)] as usize, record);
-        }
+            usize::from(self.owners[usize::from(group.0)])
+        });
     }
 
     fn is_full(&self, targets: &Targets<T>) -> bool {

@@ -13,6 +13,8 @@ use crate::batch::SpareBuffers;
 use crate::credit::{CreditSettings, Grant, SendCredit};
 use crate::item::{Item, Marker, Packet, Payload};
 
+use super::weigh::Weighing;
+
 /// For a receiver that wants batches below this nothing is prepared while it has no credit: one
 /// record may be a second's work for it.
 const SMALL_BATCH_BYTES: u64 = 1 << 10;
@@ -54,15 +56,6 @@ pub struct Targets<T> {
     weighing: Weighing,
 }
 
-/// What a record weighs in a channel's window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weighing {
-    /// Its size in memory, with what it owns on the heap.
-    Bytes,
-    /// One: the window counts records. For splits, which stand for much work each.
-    Records,
-}
-
 impl<T: Record> Targets<T> {
     /// The targets are the subtasks with these indexes: all of the receiver's for most edges, the
     /// one with the sender's own index for a forward edge.
@@ -95,17 +88,52 @@ impl<T: Record> Targets<T> {
         self.targets.len()
     }
 
-    /// Adds a record to the batch for the target at this position (0 ..< [`count`](Self::count)).
+    /// Moves each record of a run to the batch for the target whose position (0 ..<
+    /// [`count`](Self::count)) `position_of` gives. Each record is written once.
     #[inline]
-    pub fn push(&mut self, position: usize, record: T) {
-        let weight = match self.weighing {
-            // Even nothing weighs something, or nothing would bound its number.
-            Weighing::Bytes => (size_of::<T>() + record.heap_bytes()).max(1) as u64,
-            Weighing::Records => 1,
-        };
+    pub fn scatter(&mut self, run: &mut Vec<T>, position_of: impl Fn(&T) -> usize) {
+        let targets = &mut self.targets[..];
+        if let Some(each) = self.weighing.each::<T>() {
+            for record in run.drain(..) {
+                targets[position_of(&record)].batch.push(record);
+            }
+            for target in targets {
+                target.batch_bytes = (target.batch.len() * each) as u64;
+            }
+        } else {
+            for record in run.drain(..) {
+                let weight = self.weighing.of(&record) as u64;
+                let target = &mut targets[position_of(&record)];
+                target.batch.push(record);
+                target.batch_bytes += weight;
+            }
+        }
+        for position in 0..self.targets.len() {
+            self.send_if_full(position);
+        }
+    }
+
+    /// Moves a run to the batch for the target at this position.
+    pub fn append(&mut self, position: usize, run: &mut Vec<T>) {
         let target = &mut self.targets[position];
-        target.batch.push(record);
-        target.batch_bytes += weight;
+        target.batch_bytes += self.weighing.of_all(run) as u64;
+        target.batch.append(run);
+        self.send_if_full(position);
+    }
+
+    /// Adds clones of a run to the batch for the target at this position.
+    pub fn append_clones(&mut self, position: usize, run: &[T]) {
+        let target = &mut self.targets[position];
+        target.batch_bytes += self.weighing.of_all(run) as u64;
+        target.batch.extend_from_slice(run);
+        self.send_if_full(position);
+    }
+
+    /// After a run rather than after each record: a batch is larger than wanted by a part of a run
+    /// at most.
+    #[inline]
+    fn send_if_full(&mut self, position: usize) {
+        let target = &self.targets[position];
         if target.batch_bytes >= target.batch_bytes_max {
             self.send_batch(position);
         }
@@ -152,7 +180,9 @@ impl<T: Record> Targets<T> {
         if target.batch.is_empty() {
             return;
         }
-        let next = self.link.spare.take(target.batch.len());
+        // With room for a part of a run beyond what is wanted.
+        let capacity = target.batch.len() + target.batch.len() / 4;
+        let next = self.link.spare.take(capacity);
         let records = std::mem::replace(&mut target.batch, next);
         let bytes = std::mem::take(&mut target.batch_bytes);
         target.credit.spend(bytes);
@@ -205,9 +235,7 @@ impl<T: Record> Targets<T> {
             let target = &mut self.targets[position];
             target.credit.receive(grant);
             target.batch_bytes_max = target.credit.batch_bytes() as u64;
-            if target.batch_bytes >= target.batch_bytes_max {
-                self.send_batch(position);
-            }
+            self.send_if_full(position);
         }
         received
     }

@@ -7,6 +7,8 @@ use tidegate_types::{CheckpointBarrier, SnapshotFormat, SnapshotKind, UnixMillis
 use super::by_hand::{ByHand, Which, fixed_window};
 use super::*;
 
+mod runs;
+
 /// What a record weighs.
 const RECORD: usize = 100;
 
