@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::rc::Rc;
 
 use tidegate_types::{CheckpointId, SubtaskId};
 use timely::Bincode;
@@ -13,6 +14,7 @@ use timely::communication::Push;
 
 use crate::alignment::{Alignment, ChannelIndex, StreamCorrupt};
 use crate::batch::{Batch, SpareBuffers};
+use crate::chaining::Receiver;
 use crate::clock::Ticks;
 use crate::credit::{CreditSettings, ReceiveCredit};
 use crate::item::{Item, Marker, Payload};
@@ -24,10 +26,12 @@ pub(crate) type Puller<T> = Box<dyn FnMut(&mut dyn FnMut(u64, Item<T>))>;
 /// One input of a subtask: an edge of the job graph.
 pub(crate) struct InputPort<T> {
     pub(crate) pull: Puller<T>,
-    /// Where credit for each sending worker goes.
+    /// Where credit for each sending subtask goes.
     pub(crate) credit: Vec<Box<dyn Push<Bincode<CreditMessage>>>>,
     /// Indexes of the sending subtasks, in ascending order.
     pub(crate) origins: std::ops::Range<u32>,
+    /// What the sender calls, if the edge is chained.
+    pub(crate) chained: Option<Rc<Receiver>>,
     /// Where the memory of its batches goes.
     pub(crate) spare: SpareBuffers<T>,
 }
@@ -151,7 +155,7 @@ impl<T> Inputs<T> {
         }
     }
 
-    /// Moves everything that timely holds into the queues.
+    /// Moves everything that has arrived into the queues.
     ///
     /// `passed` is the newest checkpoint whose barrier every channel has delivered: nothing that
     /// was sent before it may still arrive. This cross-checks the in-band barriers against
@@ -252,7 +256,8 @@ impl<T> Inputs<T> {
         } = self;
         credit.take_grants(|channel, grant| {
             let channel = &channels[channel.0 as usize];
-            let pusher = &mut ports[channel.port].credit[channel.origin as usize];
+            let port = &mut ports[channel.port];
+            let pusher = &mut port.credit[(channel.origin - port.origins.start) as usize];
             pusher.send(Bincode::from(CreditMessage {
                 target: *index,
                 grant,

@@ -12,6 +12,7 @@
 mod attempt;
 mod background;
 mod batch;
+mod chaining;
 mod chains;
 mod clock;
 mod either;

@@ -92,8 +92,7 @@ impl<T: Record> Wire<T> {
                 |_frontiers| {}
             });
             Link {
-                output,
-                capability,
+                wire: super::Wire::Timely { output, capability },
                 credit: Box::new(credits.clone()),
                 origin: 0,
                 spare: SpareBuffers::default(),

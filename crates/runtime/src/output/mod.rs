@@ -31,7 +31,7 @@ pub use route::{
 pub use side::SideCollector;
 pub(crate) use side::{Side, SideOutput};
 pub use targets::Targets;
-pub(crate) use targets::{CreditMessage, Link};
+pub(crate) use targets::{CreditMessage, Link, Wire};
 pub(crate) use weigh::Weighing;
 
 use tidegate_state::Record;

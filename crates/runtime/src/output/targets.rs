@@ -10,6 +10,7 @@ use timely::dataflow::channels::pushers;
 use timely::dataflow::operators::Capability;
 
 use crate::batch::SpareBuffers;
+use crate::chaining::ChainedSender;
 use crate::credit::{CreditSettings, Grant, SendCredit};
 use crate::item::{Item, Marker, Packet, Payload};
 
@@ -27,11 +28,48 @@ pub(crate) struct CreditMessage {
     pub(crate) grant: Grant,
 }
 
-/// What connects a sending subtask with timely.
+/// How items get to their receivers.
+pub(crate) enum Wire<T> {
+    /// Through timely, to any worker.
+    Timely {
+        output: pushers::Output<u64, Packet<T>>,
+        /// Held from the start of the attempt to its end, and moved up with each barrier.
+        capability: Option<Capability<u64>>,
+    },
+    /// By calling the only receiver.
+    Chained {
+        sender: ChainedSender<T>,
+        /// The checkpoint that was sent last, as a capability would have it.
+        time: u64,
+    },
+}
+
+impl<T: Record> Wire<T> {
+    fn send(&mut self, item: Item<T>) {
+        match self {
+            Wire::Timely { output, capability } => {
+                let capability = capability.as_ref().expect("held until the attempt ends");
+                output.activate().give(capability, &mut Packet(Some(item)));
+            }
+            Wire::Chained { sender, time } => sender.send(*time, item),
+        }
+    }
+
+    fn advance_to(&mut self, checkpoint: CheckpointId) {
+        match self {
+            Wire::Timely { capability, .. } => {
+                if let Some(capability) = capability {
+                    capability.downgrade(&checkpoint.0);
+                }
+            }
+            Wire::Chained { time, .. } => *time = checkpoint.0,
+        }
+    }
+}
+
+/// What connects a sending subtask with its receivers.
 pub(crate) struct Link<T> {
-    pub(crate) output: pushers::Output<u64, Packet<T>>,
-    /// Held from the start of the attempt to its end, and moved up with each barrier.
-    pub(crate) capability: Option<Capability<u64>>,
+    pub(crate) wire: Wire<T>,
     pub(crate) credit: Box<dyn Pull<Bincode<CreditMessage>>>,
     /// Index of the sending subtask.
     pub(crate) origin: u32,
@@ -113,12 +151,23 @@ impl<T: Record> Targets<T> {
         }
     }
 
-    /// Moves a run to the batch for the target at this position.
+    /// Moves a run to the batch for the target at this position. `run` is empty afterwards, and may
+    /// be another buffer.
     pub fn append(&mut self, position: usize, run: &mut Vec<T>) {
+        let chained = self.is_chained();
         let target = &mut self.targets[position];
         target.batch_bytes += self.weighing.of_all(run) as u64;
-        target.batch.append(run);
-        self.send_if_full(position);
+        if chained && target.batch.is_empty() {
+            std::mem::swap(&mut target.batch, run);
+        } else {
+            target.batch.append(run);
+        }
+        if chained {
+            // The run as it is, while it is in the cache.
+            self.send_batch(position);
+        } else {
+            self.send_if_full(position);
+        }
     }
 
     /// Adds clones of a run to the batch for the target at this position.
@@ -194,31 +243,39 @@ impl<T: Record> Targets<T> {
         let target = &mut self.targets[position];
         let sequence = target.sequence;
         target.sequence += 1;
-        let item = Item {
+        self.link.wire.send(Item {
             target: target.index,
             origin: self.link.origin,
             sequence,
             payload,
-        };
-        let capability = self
-            .link
-            .capability
-            .as_ref()
-            .expect("held until the attempt ends");
-        self.link
-            .output
-            .activate()
-            .give(capability, &mut Packet(Some(item)));
+        });
+        if self.is_chained() {
+            // What has been worked off within the call has come back already.
+            self.receive_credit();
+        }
     }
 
+    fn is_chained(&self) -> bool {
+        matches!(self.link.wire, Wire::Chained { .. })
+    }
+
+    /// Sends everything that credit allows, and what receivers hold for theirs that are called.
     pub(crate) fn flush(&mut self) {
         for position in 0..self.targets.len() {
             self.send_batch(position);
         }
+        if let Wire::Chained { sender, .. } = &self.link.wire {
+            sender.flush();
+        }
     }
 
+    /// Whether records wait here, or at a receiver that is called.
     pub(crate) fn holds_records(&self) -> bool {
-        self.targets.iter().any(|target| !target.batch.is_empty())
+        let here = self.targets.iter().any(|target| !target.batch.is_empty());
+        here || match &self.link.wire {
+            Wire::Timely { .. } => false,
+            Wire::Chained { sender, .. } => sender.holds_records(),
+        }
     }
 
     /// Returns whether any credit came.
@@ -249,8 +306,6 @@ impl<T: Record> Targets<T> {
     }
 
     pub(crate) fn advance_to(&mut self, checkpoint: CheckpointId) {
-        if let Some(capability) = &mut self.link.capability {
-            capability.downgrade(&checkpoint.0);
-        }
+        self.link.wire.advance_to(checkpoint);
     }
 }

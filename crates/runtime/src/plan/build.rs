@@ -9,7 +9,7 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::worker::Worker;
 
 use super::JobPlan;
-use super::node::Ends;
+use super::node::{Ends, OutputEnd};
 use super::side::PlannedSide;
 use crate::attempt::AttemptContext;
 use crate::background::Background;
@@ -122,11 +122,16 @@ fn build_in<'scope>(context: &BuildContext<'scope>) -> BuiltWorker {
         let mut receiver = builders[to]
             .take()
             .expect("a graph without cycles has no self-loops");
-        let (output, input) = factory.connect(context, *edge, &mut sender, &mut receiver);
+        let connected = factory.connect(context, *edge, &mut sender, &mut receiver);
         builders[from] = Some(sender);
         builders[to] = Some(receiver);
-        ends[from].outputs.push((planned.side, output));
-        ends[to].inputs.push(input);
+        ends[from].outputs.push(OutputEnd {
+            side: planned.side,
+            end: connected.output,
+            is_timely: connected.is_timely,
+        });
+        ends[to].inputs.push(connected.input);
+        ends[to].timely_inputs += usize::from(connected.is_timely);
         ends[to].input_window = factory.kind().settings();
     }
     let mut mailboxes = Vec::new();

@@ -2,21 +2,26 @@
 //! that brings credit back.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_state::Record;
 use tidegate_types::graph::{Edge, Partitioning};
 use timely::Bincode;
-use timely::dataflow::channels::pact::{DistributorPact, Pipeline};
+use timely::communication::Pull;
+use timely::dataflow::channels::pact::DistributorPact;
+use timely::dataflow::channels::pushers;
+use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 
 use super::RouteContext;
 use super::build::BuildContext;
 use crate::batch::SpareBuffers;
+use crate::chaining::{ChainedEdge, ChainedSender};
 use crate::credit::CreditSettings;
 use crate::input::{InputPort, Puller};
 use crate::item::{Item, Packet, ToTarget};
-use crate::output::{CreditMessage, EdgeOutput, Forward, Link, Route, Targets, Weighing};
+use crate::output::{CreditMessage, EdgeOutput, Forward, Link, Route, Targets, Weighing, Wire};
 use crate::source::assignment_window;
 
 /// What travels on an edge, as flow control sees it.
@@ -46,8 +51,17 @@ type MakeRoute<T> = Arc<dyn Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync>
 /// Makes what an operator takes of what it is sent, a batch at a time.
 pub(super) type ConvertBatch<T, In> = Arc<dyn Fn(Vec<T>) -> Vec<In> + Send + Sync>;
 
-/// Connects two operators while the dataflow is built. What it returns are the typed ends, for
-/// the operators to take: an [`Unlinked`] for the sender, an [`InputPort`] for the receiver.
+/// The typed ends of an edge, for the operators to take.
+pub(super) struct Connected {
+    /// An [`Unlinked`], for the sender.
+    pub(super) output: Box<dyn Any>,
+    /// An [`InputPort`], for the receiver.
+    pub(super) input: Box<dyn Any>,
+    /// Whether the edge goes through timely.
+    pub(super) is_timely: bool,
+}
+
+/// Connects two operators while the dataflow is built.
 pub(super) trait EdgeFactory: Send + Sync {
     fn connect<'scope>(
         &self,
@@ -55,7 +69,7 @@ pub(super) trait EdgeFactory: Send + Sync {
         edge: Edge,
         from: &mut OperatorBuilder<'scope, u64>,
         to: &mut OperatorBuilder<'scope, u64>,
-    ) -> (Box<dyn Any>, Box<dyn Any>);
+    ) -> Connected;
 
     fn kind(&self) -> EdgeKind;
 }
@@ -63,21 +77,36 @@ pub(super) trait EdgeFactory: Send + Sync {
 /// The sending end, until the operator's capability is known.
 pub(super) struct Unlinked<T> {
     route: Box<dyn Route<T>>,
-    link: Link<T>,
-    targets: std::ops::Range<u32>,
+    wire: UnlinkedWire<T>,
+    credit: Box<dyn Pull<Bincode<CreditMessage>>>,
+    origin: u32,
+    spare: SpareBuffers<T>,
+    targets: Range<u32>,
     kind: EdgeKind,
 }
 
+enum UnlinkedWire<T> {
+    Timely(pushers::Output<u64, Packet<T>>),
+    Chained(ChainedSender<T>),
+}
+
 impl<T: Record> Unlinked<T> {
-    pub(super) fn link(
-        mut self,
-        capability: Option<timely::dataflow::operators::Capability<u64>>,
-    ) -> EdgeOutput<T> {
-        self.link.capability = capability;
+    /// `capability` is that of the timely output, if the edge has one.
+    pub(super) fn link(self, capability: Option<Capability<u64>>) -> EdgeOutput<T> {
+        let wire = match self.wire {
+            UnlinkedWire::Timely(output) => Wire::Timely { output, capability },
+            UnlinkedWire::Chained(sender) => Wire::Chained { sender, time: 0 },
+        };
+        let link = Link {
+            wire,
+            credit: self.credit,
+            origin: self.origin,
+            spare: self.spare,
+        };
         let (settings, weighing) = self.kind.window();
         EdgeOutput {
             route: self.route,
-            targets: Targets::new(self.targets, self.link, &settings, weighing),
+            targets: Targets::new(self.targets, link, &settings, weighing),
         }
     }
 }
@@ -106,73 +135,98 @@ impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
         edge: Edge,
         from: &mut OperatorBuilder<'scope, u64>,
         to: &mut OperatorBuilder<'scope, u64>,
-    ) -> (Box<dyn Any>, Box<dyn Any>) {
+    ) -> Connected {
+        if edge.partitioning == Partitioning::Forward {
+            return self.chain(context, from, to);
+        }
         let (output, stream) = from.new_output::<Packet<T>>();
-        let forward = edge.partitioning == Partitioning::Forward;
+        let mut input = to.new_input(stream, DistributorPact(|_| ToTarget));
         let convert = Arc::clone(&self.convert);
-        let pull: Puller<In> = if forward {
-            let mut input = to.new_input(stream, Pipeline);
-            Box::new(move |take| {
-                input.for_each(|capability, packet| {
-                    pass_on(capability.least(), packet, &*convert, take);
-                });
-            })
-        } else {
-            let mut input = to.new_input(stream, DistributorPact(|_| ToTarget));
-            Box::new(move |take| {
-                input.for_each(|capability, packet| {
-                    pass_on(capability.least(), packet, &*convert, take);
-                });
-            })
-        };
+        let pull: Puller<In> = Box::new(move |take| {
+            input.for_each(|capability, packet| {
+                pass_on(capability.least(), packet, &*convert, take);
+            });
+        });
         // Credit wakes the sending operator, wherever it runs.
         let worker = context.scope.worker();
         let address = from.operator_info().address;
         let (credit_out, credit_in) =
             worker.allocate::<Bincode<CreditMessage>>(worker.new_identifier(), address);
 
-        let own = context.index;
         let (sender, receiver) = (context.operator(edge.from), context.operator(edge.to));
-        let all = |parallelism| {
-            if forward {
-                own..own + 1
-            } else {
-                0..parallelism
-            }
-        };
-        let spare = SpareBuffers::default();
-        let route = RouteContext {
-            origin: own,
+        let route = (self.route)(RouteContext {
+            origin: context.index,
             parallelism: receiver.parallelism,
             max_parallelism: receiver.max_parallelism,
-        };
-        let unlinked = Unlinked {
-            route: if forward {
-                Box::new(Forward)
-            } else {
-                (self.route)(route)
-            },
-            link: Link {
-                output,
-                capability: None,
-                credit: credit_in,
-                origin: own,
-                spare: spare.clone(),
-            },
-            targets: all(receiver.parallelism),
-            kind: self.kind,
-        };
+        });
+        let spare = SpareBuffers::default();
         let port = InputPort {
             pull,
             credit: credit_out,
-            origins: all(sender.parallelism),
+            origins: 0..sender.parallelism,
+            chained: None,
             spare: spare.as_received(),
         };
-        (Box::new(unlinked), Box::new(port))
+        let unlinked = Unlinked {
+            route,
+            wire: UnlinkedWire::Timely(output),
+            credit: credit_in,
+            origin: context.index,
+            spare,
+            targets: 0..receiver.parallelism,
+            kind: self.kind,
+        };
+        Connected {
+            output: Box::new(unlinked),
+            input: Box::new(port),
+            is_timely: true,
+        }
     }
 
     fn kind(&self) -> EdgeKind {
         self.kind
+    }
+}
+
+impl<T: Record, In: Record> TypedEdge<T, In> {
+    /// From a subtask to the one with the same index, on the same worker.
+    fn chain<'scope>(
+        &self,
+        context: &BuildContext<'scope>,
+        from: &OperatorBuilder<'scope, u64>,
+        to: &OperatorBuilder<'scope, u64>,
+    ) -> Connected {
+        let own = context.index;
+        let activators = [from, to].map(|operator| {
+            let address = operator.operator_info().address;
+            context.scope.activator_for(address)
+        });
+        let convert = Arc::clone(&self.convert);
+        let chained = ChainedEdge::new(activators.into(), move |item: Item<T>| {
+            item.convert(&*convert)
+        });
+        let spare = SpareBuffers::default();
+        let port = InputPort {
+            pull: chained.pull,
+            credit: vec![chained.credit_out],
+            origins: own..own + 1,
+            chained: Some(chained.receiver),
+            spare: spare.as_received(),
+        };
+        let unlinked = Unlinked {
+            route: Box::new(Forward),
+            wire: UnlinkedWire::Chained(chained.sender),
+            credit: chained.credit_in,
+            origin: own,
+            spare,
+            targets: own..own + 1,
+            kind: self.kind,
+        };
+        Connected {
+            output: Box::new(unlinked),
+            input: Box::new(port),
+            is_timely: false,
+        }
     }
 }
 

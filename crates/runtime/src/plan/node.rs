@@ -1,8 +1,9 @@
 //! An operator as timely sees it: a closure that activates one subtask.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use tidegate_state::Record;
@@ -20,17 +21,28 @@ use crate::error::BoxError;
 use crate::input::{InputPort, Inputs};
 use crate::logic::{Logic, SubtaskContext};
 use crate::output::{Collector, SideOutputs};
-use crate::subtask::{Assembly, Mailbox, Subtask};
+use crate::subtask::{ActivatedBy, Assembly, Mailbox, Subtask};
 
 type Make<L> = Arc<dyn Fn(&SubtaskContext) -> Result<L, BoxError> + Send + Sync>;
 
 /// The typed ends of an operator's edges, in the order of the graph's edges.
 #[derive(Default)]
 pub(super) struct Ends {
-    /// With the side output that the edge begins at, if it isn't the main one.
-    pub(super) outputs: Vec<(Option<u32>, Box<dyn Any>)>,
+    pub(super) outputs: Vec<OutputEnd>,
     pub(super) inputs: Vec<Box<dyn Any>>,
+    /// How many of the inputs are timely's.
+    pub(super) timely_inputs: usize,
     pub(super) input_window: CreditSettings,
+}
+
+/// Where an edge begins.
+pub(super) struct OutputEnd {
+    /// The side output that it begins at, if it isn't the main one.
+    pub(super) side: Option<u32>,
+    /// An [`Unlinked`].
+    pub(super) end: Box<dyn Any>,
+    /// Whether it is one of timely's, which takes a capability to send.
+    pub(super) is_timely: bool,
 }
 
 /// Finishes an operator once all its edges are connected.
@@ -73,7 +85,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
         ends: Ends,
     ) -> Option<Mailbox> {
         let spec = context.operator(operator);
-        for input in 0..ends.inputs.len() {
+        for input in 0..ends.timely_inputs {
             // Barriers come in-band; nobody waits for a frontier.
             builder.set_notify_for(input, FrontierInterest::Never);
         }
@@ -98,7 +110,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
         let activator = context.scope.activator_for(builder.operator_info().address);
         let notices = mailbox.clone();
         let sides = context.sides(operator);
-        builder.build(move |capabilities| {
+        let callers = ports.iter().filter_map(|port| port.chained.clone());
+        let callers: Vec<_> = callers.collect();
+        builder.build_reschedule(move |capabilities| {
             let (out, side_outputs) = open_outputs(outputs, capabilities, sides);
             let inputs = Inputs::new(subtask, ports, &ends.input_window, Ticks::now());
             let assembly = Assembly {
@@ -117,8 +131,17 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
                 buffer_timeout: context.attempt.buffer_timeout,
                 is_reader: spec.role == tidegate_types::graph::OperatorRole::Reader,
             };
-            let mut subtask = Subtask::<In, Out, L>::new(assembly);
-            move |_frontiers| subtask.activate()
+            let subtask = Rc::new(RefCell::new(Subtask::<In, Out, L>::new(assembly)));
+            for caller in callers {
+                let called: Weak<RefCell<Subtask<In, Out, L>>> = Rc::downgrade(&subtask);
+                caller.set(called);
+            }
+            move |_frontiers| {
+                subtask.borrow_mut().activate(ActivatedBy::Worker);
+                // Timely would take down an operator of which it sees no open input or output; one
+                // within a chain has none at all.
+                true
+            }
         });
         Some(mailbox)
     }
@@ -126,16 +149,23 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
 
 /// Links every outgoing edge to its output: the main one, or one of the side outputs.
 fn open_outputs<Out: Record>(
-    outputs: Vec<(Option<u32>, Box<dyn Any>)>,
+    outputs: Vec<OutputEnd>,
     capabilities: Vec<Capability<u64>>,
     sides: &[PlannedSide],
 ) -> (Collector<Out>, SideOutputs) {
     let mut main = Vec::new();
     let mut side_edges: Vec<Vec<LinkableEnd>> = sides.iter().map(|_| Vec::new()).collect();
-    for ((side, output), capability) in outputs.into_iter().zip(capabilities) {
+    let mut capabilities = capabilities.into_iter();
+    for OutputEnd {
+        side,
+        end,
+        is_timely,
+    } in outputs
+    {
+        let capability = if is_timely { capabilities.next() } else { None };
         match side {
-            None => main.push(typed::<Unlinked<Out>>(output).link(Some(capability))),
-            Some(side) => side_edges[side as usize].push((output, capability)),
+            None => main.push(typed::<Unlinked<Out>>(end).link(capability)),
+            Some(side) => side_edges[side as usize].push((end, capability)),
         }
     }
     let full_count = Rc::default();

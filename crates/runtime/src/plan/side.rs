@@ -62,8 +62,8 @@ pub(super) struct PlannedSide {
     pub(super) factory: Arc<dyn SideFactory>,
 }
 
-/// The sending end of an edge, whatever its type, with the capability to send there.
-pub(super) type LinkableEnd = (Box<dyn Any>, Capability<u64>);
+/// The sending end of an edge, whatever its type, with the capability to send there, if it takes one.
+pub(super) type LinkableEnd = (Box<dyn Any>, Option<Capability<u64>>);
 
 /// Opens a side output once its edges are connected.
 pub(super) trait SideFactory: Send + Sync {
@@ -85,7 +85,7 @@ impl<T: Record> SideFactory for TypedSide<T> {
         edges: Vec<LinkableEnd>,
         full_count: &Rc<Cell<u32>>,
     ) -> (Box<dyn SideOutput>, SideHandle) {
-        let link = |(edge, capability)| typed::<Unlinked<T>>(edge).link(Some(capability));
+        let link = |(edge, capability)| typed::<Unlinked<T>>(edge).link(capability);
         let edges = edges.into_iter().map(link).collect();
         Side::open(Collector::new(edges), full_count)
     }

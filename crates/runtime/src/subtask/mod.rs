@@ -33,6 +33,7 @@ use timely::scheduling::Activator;
 use crate::alignment::{Alignment, AlignmentAction, ChannelIndex};
 use crate::background::panic_message;
 use crate::batch::Batch;
+use crate::chaining::Chained;
 use crate::clock::Ticks;
 use crate::error::{BoxError, chain};
 use crate::input::Inputs;
@@ -128,6 +129,15 @@ pub(crate) struct Subtask<In, Out, L> {
     types: PhantomData<fn(In) -> Out>,
 }
 
+/// Who lets a subtask work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ActivatedBy {
+    /// The worker, since there is something to do.
+    Worker,
+    /// The subtask before it in a chain, which may have more for it at once.
+    Caller,
+}
+
 /// What is left to do at the end of an activation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
@@ -193,12 +203,12 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     }
 
     /// Runs one activation. Panics and errors of the logic end the attempt, by a report.
-    pub(crate) fn activate(&mut self) {
+    pub(crate) fn activate(&mut self, by: ActivatedBy) {
         if matches!(self.phase, Phase::Dead) {
             self.discard_input();
             return;
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.run()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run(by)));
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.die(chain(&error)),
@@ -226,7 +236,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         self.decline_triggers();
     }
 
-    fn run(&mut self) -> Result<(), BoxError> {
+    fn run(&mut self, by: ActivatedBy) -> Result<(), BoxError> {
         let began = Ticks::now();
         self.open_once()?;
         self.timer = self.timer.filter(|timer| *timer > began);
@@ -234,7 +244,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         self.inputs.pull(self.passed)?;
         self.handle_notices()?;
         let rest = self.work(began)?;
-        self.settle(rest);
+        self.settle(rest, by);
         Ok(())
     }
 
@@ -462,10 +472,11 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     }
 
     /// Flushes, returns credit, and arranges for the next activation.
-    fn settle(&mut self, rest: Rest) {
+    fn settle(&mut self, rest: Rest, by: ActivatedBy) {
         let now = Ticks::now();
         let overdue = now.since(self.last_flush) >= self.buffer_timeout;
-        if (rest != Rest::Work || overdue) && self.out.holds_records() {
+        let at_rest = rest != Rest::Work && by == ActivatedBy::Worker;
+        if (at_rest || overdue) && self.out.holds_records() {
             self.out.flush();
             self.last_flush = now;
         }
@@ -497,6 +508,27 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             self.timer = Some(at);
             self.activator.activate_after(at.since(now));
         }
+    }
+}
+
+impl<In: Record, Out: Record, L: Logic<In, Out>> Chained for RefCell<Subtask<In, Out, L>> {
+    fn call(&self) -> bool {
+        let Ok(mut subtask) = self.try_borrow_mut() else {
+            return false;
+        };
+        subtask.activate(ActivatedBy::Caller);
+        true
+    }
+
+    fn flush(&self) {
+        if let Ok(mut subtask) = self.try_borrow_mut() {
+            subtask.out.flush();
+        }
+    }
+
+    fn holds_records(&self) -> bool {
+        self.try_borrow()
+            .is_ok_and(|subtask| subtask.out.holds_records())
     }
 }
 
