@@ -4,6 +4,7 @@
 
 mod support;
 
+mod chaining;
 mod checkpoints;
 mod commits;
 mod ends;
