@@ -62,7 +62,7 @@ pub(super) struct PlannedSide {
     pub(super) factory: Arc<dyn SideFactory>,
 }
 
-/// The sending end of an edge, whatever its type, with the capability to send there, if it takes one.
+/// The sending end of an edge, whatever its type, with the capability it takes to send there.
 pub(super) type LinkableEnd = (Box<dyn Any>, Option<Capability<u64>>);
 
 /// Opens a side output once its edges are connected.
