@@ -1,4 +1,27 @@
 //! The knobs of flow control and their defaults.
+//!
+//! The defaults of the largest window and batch are measured: generator → `key_by` → count →
+//! discard at parallelism 2, nanoseconds of processor time per record; and with 1 k keys the 99th
+//! percentile of alignment at an interval of 20 ms. Medians of 4 runs (of 3 with 1 M keys), all
+//! sizes in turn.
+//!
+//! | Window / batch, KiB | 1 k keys | 1 M keys | Alignment | Peak memory |
+//! |---|---|---|---|---|
+//! | 32 / 4 | 31.0 | 146 | 1.7 ms | 11 MB |
+//! | 64 / 16 | 27.8 | 140 | 0.8 ms | 12 MB |
+//! | 128 / 16 | 23.3 | 125 | 3.7 ms | 13 MB |
+//! | 128 / 32 | 27.3 | 121 | 4.7 ms | 13 MB |
+//! | 256 / 32 | 25.3 | 118 | 7.4 ms | 14 MB |
+//! | 256 / 64 | 25.0 | 116 | 1.9 ms | 15 MB |
+//! | 512 / 64 | 23.3 | 126 | 7.7 ms | 17 MB |
+//! | 512 / 128 | 25.5 | 119 | 9.2 ms | 19 MB |
+//! | 1024 / 128 | 22.8 | 126 | 17.9 ms | 21 MB |
+//! | 1024 / 256 | 24.3 | 124 | 17.9 ms | 22 MB |
+//!
+//! The two cores had eight times as much to do as they could: a run differs from the next of its
+//! kind by up to 25 %, and alignment is mostly waiting for a core. What can be told is that below
+//! 128 KiB per channel records cost more, that larger windows than 512 KiB gain nothing, and that
+//! barriers wait longer behind those. Whether 256 KiB would do as well takes a quiet machine.
 
 use std::time::Duration;
 
