@@ -1,17 +1,18 @@
 //! Runs a job of Tidegate and measures it.
 
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate::prelude::*;
 use tidegate::state::{Record, StateKey};
-use tidegate::{CheckpointInterval, JobReport};
+use tidegate::{CheckpointInterval, JobClient, RunError, Statistics};
 
 use crate::error::{Error, Result};
 use crate::measure::{Arrivals, Arriving, Meter};
-use crate::options::Common;
-use crate::outcome::{Checkpoints, Outcome, Verified, millis};
+use crate::options::{Common, StateBackend};
+use crate::outcome::{Checkpoints, Outcome, Usage, Verified, millis};
 
 /// A job that is about to run: settings, its folder, and what its sink sees.
 pub(crate) struct Job<'a> {
@@ -36,14 +37,8 @@ impl<'a> Job<'a> {
         let folder = TempDir::with_prefix_in("tidegate-bench-", &parent)
             .map_err(Error::io("make a folder in", &parent))?;
         let interval = common.interval_or(default);
-        let mut args = Args::default();
-        args.parallelism = NonZeroU32::new(common.parallelism);
-        args.quiet = Some(true);
-        if let Some(interval) = interval {
-            let checkpoints = folder.path().join("checkpoints");
-            args.checkpoint_dir = Some(checkpoints.to_string_lossy().into_owned());
-            args.checkpoint_interval = Some(CheckpointInterval::Every(interval));
-        }
+        let checkpoints = interval.map(|interval| (interval, folder.path().join("checkpoints")));
+        let args = settings(common, checkpoints);
         Ok(Job {
             name,
             common,
@@ -62,30 +57,105 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Where its sink notes what arrives.
+    pub(crate) fn arrivals(&self) -> Arrivals {
+        self.arrivals.clone()
+    }
+
+    /// A folder of its own, deleted at the end.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Runs it to its end.
     ///
     /// # Errors
     /// If the job fails, or if not as many records arrive as went in.
-    pub(crate) fn run(self, records: u64) -> Result<(Outcome, JobReport)> {
-        let Job {
-            name,
-            common,
-            interval,
-            env,
-            folder,
-            arrivals,
-        } = self;
+    pub(crate) fn run(self, records: u64) -> Result<Outcome> {
+        let running = self.start()?;
+        running.client.wait().map_err(tidegate::Error::from)?;
+        let outcome = running.outcome()?;
+        Error::unless_equal("records at the sink", records, outcome.records)?;
+        Ok(outcome)
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it doesn't start.
+    pub(crate) fn start(self) -> Result<Running> {
         let meter = Meter::start();
-        let report = env.execute(name)?;
-        let usage = meter.stop()?;
-        Error::unless_equal("records at the sink", records, arrivals.records())?;
-        let mut outcome = Outcome::new((name, "tidegate"), records, common.parallelism, usage);
-        outcome.checkpoint_interval_ms = interval.map(millis);
-        outcome.start_to_first_record_ms = arrivals.first().map(millis);
-        outcome.checkpoints = interval.map(|_| Checkpoints::of(&report.statistics));
-        let path = folder.path().to_owned();
-        folder.close().map_err(Error::io("delete", path))?;
-        Ok((outcome, report))
+        let client = self.env.start(self.name)?;
+        Ok(Running {
+            name: self.name,
+            parallelism: self.common.parallelism,
+            interval: self.interval,
+            folder: self.folder,
+            arrivals: self.arrivals,
+            meter,
+            client,
+        })
+    }
+}
+
+/// The settings of a job with checkpoints at such an interval in this directory, if there are any.
+pub(crate) fn settings(common: &Common, checkpoints: Option<(Duration, PathBuf)>) -> Args {
+    // The one backend there is needs no setting.
+    let StateBackend::Hashmap = common.state_backend;
+    let mut args = Args::default();
+    args.parallelism = NonZeroU32::new(common.parallelism);
+    args.quiet = Some(true);
+    if let Some((interval, directory)) = checkpoints {
+        args.checkpoint_dir = Some(directory.to_string_lossy().into_owned());
+        args.checkpoint_interval = Some(CheckpointInterval::Every(interval));
+    }
+    args
+}
+
+/// A job that runs.
+pub(crate) struct Running {
+    name: &'static str,
+    parallelism: u32,
+    interval: Option<Duration>,
+    folder: TempDir,
+    arrivals: Arrivals,
+    /// Measures since the start, unless it is set anew.
+    pub(crate) meter: Meter,
+    /// Asks it for things.
+    pub(crate) client: JobClient,
+}
+
+impl Running {
+    /// Ends it, whatever it is about, and tells what it has done since its start.
+    ///
+    /// # Errors
+    /// If it has failed, or what can't be measured.
+    pub(crate) fn cancel(self) -> Result<Outcome> {
+        let statistics = self.client.statistics();
+        let usage = self.meter.stop()?;
+        self.client.cancel();
+        match self.client.wait() {
+            Ok(_) | Err(RunError::Cancelled { .. }) => self.outcome_of(usage, &statistics),
+            Err(failed) => Err(tidegate::Error::from(failed).into()),
+        }
+    }
+
+    /// What it has done, now that it is over.
+    fn outcome(self) -> Result<Outcome> {
+        let usage = self.meter.stop()?;
+        let statistics = self.client.statistics();
+        self.outcome_of(usage, &statistics)
+    }
+
+    fn outcome_of(self, usage: Usage, statistics: &Statistics) -> Result<Outcome> {
+        let records = self.arrivals.records();
+        let mut outcome = Outcome::new((self.name, "tidegate"), records, self.parallelism, usage);
+        outcome.checkpoint_interval_ms = self.interval.map(millis);
+        outcome.start_to_first_record_ms = self.arrivals.first().map(millis);
+        outcome.checkpoints = self.interval.map(|_| Checkpoints::of(statistics));
+        let path = self.folder.path().to_owned();
+        self.folder.close().map_err(Error::io("delete", path))?;
+        Ok(outcome)
     }
 }
 

@@ -11,6 +11,7 @@ mod job;
 mod measure;
 mod options;
 mod outcome;
+mod peers;
 mod table;
 mod workloads;
 

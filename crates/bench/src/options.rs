@@ -23,6 +23,92 @@ pub(crate) enum Workload {
     Source(Common),
     /// Counts generated numbers by key.
     KeyedCount(Common),
+    /// Counts generated texts of 1 to 40 bytes by key.
+    KeyedStrings(Common),
+    /// Counts the words of text files, of which 200 MB are generated the first time.
+    Wordcount(Common),
+    /// Counts numbers by key, is killed again and again, and goes on.
+    Recovery(Recovery),
+    /// Counts records that are due at fixed times, and measures until their output is committed.
+    Latency(Latency),
+    /// Counts numbers by key faster than its sink takes the counts.
+    Backpressure(Backpressure),
+    /// Reads and changes each kind of state.
+    State(Common),
+    /// Snapshots keyed state to memory and to a file, and restores it.
+    Snapshot(Common),
+    /// Runs a job that has nothing to do.
+    Idle(Idle),
+    /// Counts until somebody kills it; what `recovery` starts.
+    #[command(hide = true)]
+    RecoveryJob(RecoveryJob),
+}
+
+/// How often to kill.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Recovery {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// How many times the job is killed.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+
+    /// Completed checkpoints of a run before it is killed.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) checkpoints: u32,
+}
+
+/// Where the job that is killed has its checkpoints.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RecoveryJob {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// The checkpoint directory.
+    #[arg(long)]
+    pub(crate) checkpoint_dir: PathBuf,
+}
+
+/// When records are due.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Latency {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Records per second.
+    #[arg(long, default_value = "100k", value_parser = parse_count)]
+    pub(crate) rate: u64,
+
+    /// For how long.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+}
+
+/// How slow the sink is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Backpressure {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Records per second that the sink takes.
+    #[arg(long, default_value = "100k", value_parser = parse_count)]
+    pub(crate) sink_rate: u64,
+
+    /// For how long.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+}
+
+/// How long nothing happens.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Idle {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// For how long; processor time is scaled to a minute.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
 }
 
 impl Workload {
@@ -31,13 +117,32 @@ impl Workload {
         match self {
             Workload::Source(_) => "source",
             Workload::KeyedCount(_) => "keyed-count",
+            Workload::KeyedStrings(_) => "keyed-strings",
+            Workload::Wordcount(_) => "wordcount",
+            Workload::Recovery(_) => "recovery",
+            Workload::Latency(_) => "latency",
+            Workload::Backpressure(_) => "backpressure",
+            Workload::State(_) => "state",
+            Workload::Snapshot(_) => "snapshot",
+            Workload::Idle(_) => "idle",
+            Workload::RecoveryJob(_) => "recovery-job",
         }
     }
 
     /// What all of them can be told.
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Workload::Source(common) | Workload::KeyedCount(common) => common,
+            Workload::Source(common)
+            | Workload::KeyedCount(common)
+            | Workload::KeyedStrings(common)
+            | Workload::Wordcount(common)
+            | Workload::State(common)
+            | Workload::Snapshot(common) => common,
+            Workload::Recovery(recovery) => &recovery.common,
+            Workload::Latency(latency) => &latency.common,
+            Workload::Backpressure(backpressure) => &backpressure.common,
+            Workload::Idle(idle) => &idle.common,
+            Workload::RecoveryJob(job) => &job.common,
         }
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct Outcome {
     /// What checking the results has shown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) verified: Option<Verified>,
+    /// What only one workload measures.
+    #[serde(flatten)]
+    pub(crate) extra: Extra,
 }
 
 impl Outcome {
@@ -73,6 +76,7 @@ impl Outcome {
             start_to_first_record_ms: None,
             checkpoints: None,
             verified: None,
+            extra: Extra::default(),
         }
     }
 
@@ -148,6 +152,25 @@ pub(crate) struct Quantiles {
     pub(crate) max: f64,
 }
 
+impl Quantiles {
+    /// Those of some measurements; zeros if there are none.
+    pub(crate) fn of(mut measured: Vec<f64>) -> Self {
+        measured.sort_by(f64::total_cmp);
+        let at = |per_mille| quantile(&measured, per_mille);
+        Quantiles {
+            p50: at(500),
+            p99: at(990),
+            max: at(1000),
+        }
+    }
+}
+
+/// The smallest of `sorted` such that so many per mille are not above it; 0 if there is none.
+pub(crate) fn quantile<T: Copy + Default>(sorted: &[T], per_mille: usize) -> T {
+    let rank = (sorted.len() * per_mille).div_ceil(1000).max(1);
+    sorted.get(rank - 1).copied().unwrap_or_default()
+}
+
 /// What the results came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verified {
@@ -155,6 +178,99 @@ pub(crate) struct Verified {
     pub(crate) distinct_keys: u64,
     /// The last count of each key, together.
     pub(crate) sum_of_counts: u64,
+}
+
+/// What only one workload measures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Extra {
+    /// Of `latency`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) latency: Option<LatencyExtra>,
+    /// Of `recovery`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) recovery: Option<RecoveryExtra>,
+    /// Of `backpressure`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) backpressure: Option<BackpressureExtra>,
+    /// Of `idle`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) idle: Option<IdleExtra>,
+    /// Of `state`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) state: Vec<Access>,
+    /// Of `snapshot`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) snapshot: Option<SnapshotExtra>,
+}
+
+/// From the time at which a record was due to the commit of its output, over all records.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LatencyExtra {
+    /// Records due per second.
+    pub(crate) rate_per_second: u64,
+    /// Half of all records took no longer.
+    pub(crate) p50_ms: f64,
+    /// 90 of 100.
+    pub(crate) p90_ms: f64,
+    /// 99 of 100.
+    pub(crate) p99_ms: f64,
+    /// 999 of 1000.
+    pub(crate) p999_ms: f64,
+    /// All.
+    pub(crate) max_ms: f64,
+}
+
+/// From a `kill -9` of the process on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecoveryExtra {
+    /// How many times it was killed.
+    pub(crate) rounds: u32,
+    /// Until every subtask ran again, restored from the latest checkpoint.
+    pub(crate) until_running_ms: Quantiles,
+    /// Until the first checkpoint after it had completed.
+    pub(crate) until_checkpoint_ms: Quantiles,
+}
+
+/// A sink that is slower than its source.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BackpressureExtra {
+    /// What the sink takes.
+    pub(crate) sink_records_per_second: u64,
+    /// Records between source and sink, sampled every 10 ms.
+    pub(crate) queued_records: Quantiles,
+}
+
+/// A job that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IdleExtra {
+    /// Processor time, scaled to a minute.
+    pub(crate) cpu_seconds_per_minute: f64,
+}
+
+/// A way of using state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Access {
+    /// The kind of state.
+    pub(crate) kind: String,
+    /// What is done.
+    pub(crate) operation: String,
+    /// Processor time of one access to a random key.
+    pub(crate) nanos: f64,
+}
+
+/// Keyed state on its way out and in; speeds are medians of some rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SnapshotExtra {
+    /// Size of the snapshot.
+    pub(crate) bytes: u64,
+    /// How long a freeze takes.
+    pub(crate) freeze_us: Quantiles,
+    /// Encoding to memory, by processor time.
+    pub(crate) encode_mb_per_second: f64,
+    /// Encoding to a file and syncing it, by the clock.
+    pub(crate) file_mb_per_second: f64,
+    /// Restoring from memory, by processor time.
+    pub(crate) restore_mb_per_second: f64,
 }
 
 /// A time in milliseconds, with fractions.
@@ -184,6 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_are_measurements() {
+        let quantiles = Quantiles::of((1..=1000).rev().map(f64::from).collect());
+        assert_eq!(
+            (quantiles.p50, quantiles.p99, quantiles.max),
+            (500.0, 990.0, 1000.0)
+        );
+        assert_eq!(
+            Quantiles::of(vec![3.0]),
+            Quantiles {
+                p50: 3.0,
+                p99: 3.0,
+                max: 3.0
+            }
+        );
+        assert_eq!(Quantiles::of(Vec::new()), Quantiles::default());
+    }
+
+    #[test]
     fn json_is_one_line_and_comes_back_equal() {
         let quantiles = Quantiles {
             p50: 1.5,
@@ -206,6 +340,17 @@ mod tests {
                 distinct_keys: 7,
                 sum_of_counts: 1_000,
             }),
+            extra: Extra {
+                idle: Some(IdleExtra {
+                    cpu_seconds_per_minute: 0.5,
+                }),
+                state: vec![Access {
+                    kind: "value".to_owned(),
+                    operation: "get".to_owned(),
+                    nanos: 3.5,
+                }],
+                ..Extra::default()
+            },
             ..outcome()
         };
         for outcome in [outcome(), full] {

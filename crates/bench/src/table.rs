@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::outcome::{Checkpoints, Outcome, Quantiles};
+use crate::outcome::{Checkpoints, Extra, Outcome, Quantiles};
 
 /// Rows of names and values.
 #[derive(Default)]
@@ -63,7 +63,50 @@ pub(crate) fn of(outcome: &Outcome) -> String {
         rows.add("distinct keys", grouped(verified.distinct_keys));
         rows.add("sum of counts", grouped(verified.sum_of_counts));
     }
+    add_extra(&mut rows, &outcome.extra);
     rows.to_text()
+}
+
+fn add_extra(rows: &mut Rows, extra: &Extra) {
+    if let Some(latency) = &extra.latency {
+        rows.add("rate", per_second(latency.rate_per_second as f64));
+        let (p50, p90, p99) = (latency.p50_ms, latency.p90_ms, latency.p99_ms);
+        let (p999, max) = (latency.p999_ms, latency.max_ms);
+        let text =
+            format!("p50 {p50:.1}, p90 {p90:.1}, p99 {p99:.1}, p99.9 {p999:.1}, max {max:.1} ms");
+        rows.add("until committed", text);
+    }
+    if let Some(recovery) = &extra.recovery {
+        rows.add("kills", recovery.rounds.to_string());
+        rows.add("until running", quantiles(recovery.until_running_ms, "ms"));
+        rows.add(
+            "until checkpoint",
+            quantiles(recovery.until_checkpoint_ms, "ms"),
+        );
+    }
+    if let Some(backpressure) = &extra.backpressure {
+        rows.add(
+            "sink takes",
+            per_second(backpressure.sink_records_per_second as f64),
+        );
+        rows.add("queued", quantiles(backpressure.queued_records, "records"));
+    }
+    if let Some(idle) = &extra.idle {
+        let cpu = idle.cpu_seconds_per_minute;
+        rows.add("CPU time a minute", format!("{cpu:.3} s"));
+    }
+    for access in &extra.state {
+        let name = format!("{} {}", access.kind, access.operation);
+        rows.add(&name, format!("{:.1} ns", access.nanos));
+    }
+    if let Some(snapshot) = &extra.snapshot {
+        rows.add("snapshot", bytes(snapshot.bytes));
+        rows.add("freeze", quantiles(snapshot.freeze_us, "µs"));
+        let speed = |megabytes: f64| format!("{megabytes:.0} MB/s");
+        rows.add("encode to memory", speed(snapshot.encode_mb_per_second));
+        rows.add("to a synced file", speed(snapshot.file_mb_per_second));
+        rows.add("restore", speed(snapshot.restore_mb_per_second));
+    }
 }
 
 fn add_checkpoints(rows: &mut Rows, checkpoints: &Checkpoints) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::{Error, Result};
 use crate::outcome::Usage;
@@ -18,7 +18,7 @@ impl Meter {
     pub(crate) fn start() -> Self {
         Meter {
             started: Instant::now(),
-            cpu: cpu_time(ClockId::ProcessCPUTime),
+            cpu: process_cpu_time(),
         }
     }
 
@@ -27,7 +27,7 @@ impl Meter {
     /// # Errors
     /// If the kernel doesn't tell.
     pub(crate) fn stop(&self) -> Result<Usage> {
-        let cpu = cpu_time(ClockId::ProcessCPUTime) - self.cpu;
+        let cpu = process_cpu_time() - self.cpu;
         Ok(Usage {
             seconds: self.started.elapsed().as_secs_f64(),
             cpu_seconds: cpu.as_secs_f64(),
@@ -36,21 +36,50 @@ impl Meter {
     }
 }
 
-/// Time spent on a processor, by all threads of the process or by this one.
-pub(crate) fn cpu_time(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    let (seconds, nanos) = (time.tv_sec as u64, time.tv_nsec as u32);
-    Duration::new(seconds, nanos)
+/// Time that this thread has spent on a processor.
+pub(crate) fn thread_cpu_time() -> Duration {
+    duration(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Most memory that was ever resident (`VmHWM`), in bytes.
+/// Time that all threads of this process, those that have ended too, have spent on a processor.
+fn process_cpu_time() -> Duration {
+    duration(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+fn duration(time: Timespec) -> Duration {
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Most memory that was ever resident in this process, in bytes.
 fn peak_memory() -> Result<u64> {
-    let path = "/proc/self/status";
-    let status = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
-    parse_peak(&status).ok_or_else(|| Error::Other {
-        what: "find `VmHWM` in `/proc/self/status`",
-        cause: "no such line".into(),
+    parsed("/proc/self/status", parse_peak)
+}
+
+/// Processor time, in steps of 10 ms, and peak memory in bytes of another process so far.
+///
+/// # Errors
+/// If there is no such process.
+pub(crate) fn process_usage(id: u32) -> Result<(Duration, u64)> {
+    let cpu = parsed(&format!("/proc/{id}/stat"), parse_cpu)?;
+    Ok((cpu, parsed(&format!("/proc/{id}/status"), parse_peak)?))
+}
+
+fn parsed<T>(path: &str, parse: fn(&str) -> Option<T>) -> Result<T> {
+    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
+    parse(&text).ok_or_else(|| Error::Other {
+        what: "understand what the kernel says of a process",
+        cause: format!("nothing of use in `{path}`").into(),
     })
+}
+
+/// Finds user and system time, the 14th and 15th field, in ticks of which Linux tells a hundred per
+/// second. The second field is a name in parentheses, which may contain anything.
+fn parse_cpu(stat: &str) -> Option<Duration> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(Duration::from_millis((user + system) * 10))
 }
 
 fn parse_peak(status: &str) -> Option<u64> {
@@ -74,10 +103,18 @@ mod tests {
     }
 
     #[test]
+    fn processor_time_is_found_behind_any_name() {
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
+        assert_eq!(parse_cpu(stat), Some(Duration::from_secs(3)));
+        assert_eq!(parse_cpu("7 (a"), None);
+        assert!(process_usage(std::process::id()).unwrap().1 > 1 << 20);
+    }
+
+    #[test]
     fn work_takes_processor_time() {
         let meter = Meter::start();
         let mut sum = 0_u64;
-        while cpu_time(ClockId::ProcessCPUTime) <= meter.cpu {
+        while process_cpu_time() <= meter.cpu {
             sum = std::hint::black_box(sum + 1);
         }
         let usage = meter.stop().unwrap();

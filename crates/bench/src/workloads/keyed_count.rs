@@ -6,8 +6,9 @@ use super::INTERVAL;
 use crate::error::Result;
 use crate::generate::key;
 use crate::job::{Check, Job};
-use crate::options::Common;
+use crate::options::{Common, Peer};
 use crate::outcome::Outcome;
+use crate::peers::timely;
 
 const RECORDS: u64 = 200_000_000;
 const KEYS: u64 = 1_000;
@@ -15,6 +16,9 @@ const KEYS: u64 = 1_000;
 pub(super) fn run(common: &Common) -> Result<Outcome> {
     let records = common.records.unwrap_or(RECORDS);
     let keys = common.keys.unwrap_or(KEYS).max(1);
+    if common.peer == Peer::Timely {
+        return timely::keyed_count(records, keys, common);
+    }
     let job = Job::new("keyed-count", common, INTERVAL)?;
     let numbers = Generator::new(Some(records), move |index| key(index, keys));
     let counts = job
@@ -24,7 +28,7 @@ pub(super) fn run(common: &Common) -> Result<Outcome> {
         .count("count");
     let check = Check::of(&counts, common);
     counts.sink("discard", job.discard());
-    let (mut outcome, _) = job.run(records)?;
+    let mut outcome = job.run(records)?;
     outcome.keys = Some(keys);
     outcome.verified = check.verify(records)?;
     Ok(outcome)

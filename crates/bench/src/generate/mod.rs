@@ -1,5 +1,7 @@
 //! What goes in: the same for every system, and a function of the index alone.
 
+pub(crate) mod text;
+
 /// Spreads consecutive numbers (SplitMix64's finaliser).
 #[inline]
 pub(crate) fn mix(index: u64) -> u64 {

@@ -1,0 +1,36 @@
+//! Texts of mixed length are counted by key: as `keyed-count`, but records own memory, and hashing
+//! and comparing them takes as long as they are.
+
+use tidegate::prelude::*;
+
+use super::INTERVAL;
+use crate::error::Result;
+use crate::generate::text::string_key;
+use crate::job::{Check, Job};
+use crate::options::{Common, Peer};
+use crate::outcome::Outcome;
+use crate::peers::timely;
+
+const RECORDS: u64 = 50_000_000;
+const KEYS: u64 = 1_000;
+
+pub(super) fn run(common: &Common) -> Result<Outcome> {
+    let records = common.records.unwrap_or(RECORDS);
+    let keys = common.keys.unwrap_or(KEYS).max(1);
+    if common.peer == Peer::Timely {
+        return timely::keyed_strings(records, keys, common);
+    }
+    let job = Job::new("keyed-strings", common, INTERVAL)?;
+    let texts = Generator::new(Some(records), move |index| string_key(index, keys));
+    let counts = job
+        .env
+        .source("texts", texts)
+        .key_by(|key| key)
+        .count("count");
+    let check = Check::of(&counts, common);
+    counts.sink("discard", job.discard());
+    let mut outcome = job.run(records)?;
+    outcome.keys = Some(keys);
+    outcome.verified = check.verify(records)?;
+    Ok(outcome)
+}

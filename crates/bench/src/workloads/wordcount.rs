@@ -1,0 +1,36 @@
+//! The words of text files are counted: reading, splitting, texts as keys, few of them frequent.
+
+use tidegate::prelude::*;
+
+use super::INTERVAL;
+use crate::error::Result;
+use crate::generate::text::{self, Files};
+use crate::job::{Check, Job};
+use crate::options::{Common, Peer};
+use crate::outcome::Outcome;
+use crate::peers::timely;
+
+/// Words in 200 MB.
+const WORDS: u64 = 27_650_000;
+
+pub(super) fn run(common: &Common) -> Result<Outcome> {
+    let Files { paths, words } = text::files(common.records.unwrap_or(WORDS), &common.data_dir())?;
+    if common.peer == Peer::Timely {
+        return timely::wordcount(words, paths, common);
+    }
+    let job = Job::new("wordcount", common, INTERVAL)?;
+    let counts = job
+        .env
+        .source("lines", FileSource::lines(paths))
+        .flat_map("words", |line: String, out| {
+            line.split_whitespace()
+                .for_each(|word| out.emit(word.to_owned()));
+        })
+        .key_by(|word| word)
+        .count("count");
+    let check = Check::of(&counts, common);
+    counts.sink("discard", job.discard());
+    let mut outcome = job.run(words)?;
+    outcome.verified = check.verify(words)?;
+    Ok(outcome)
+}
