@@ -112,7 +112,7 @@ fn build<P: Produce, C: Consume<P::Batch>>(
 ) {
     let origin = worker.index();
     worker.dataflow::<u64, _, _>(|scope| {
-        let mut source = OperatorBuilder::new("source".to_owned(), scope.clone());
+        let mut source = OperatorBuilder::new("source".to_owned(), scope);
         let (output, stream) = source.new_output::<Parcel<P::Batch>>();
         let address = source.operator_info().address;
         let activator = scope.activator_for(Rc::clone(&address));
@@ -135,7 +135,7 @@ fn build<P: Produce, C: Consume<P::Batch>>(
             }
         });
 
-        let mut count = OperatorBuilder::new("count".to_owned(), scope.clone());
+        let mut count = OperatorBuilder::new("count".to_owned(), scope);
         let mut input = count.new_input(stream, DistributorPact(|_| ToTarget));
         count.build(move |_| {
             move |_| {
