@@ -37,6 +37,12 @@ pub const PRINTING: &[(&str, &str)] = &[
     ("crates/fault/src/", "in test builds: a mistyped point"),
 ];
 
+/// Files that may contain `unsafe`, each with its safety argument inside, and what for.
+pub const UNSAFE: &[(&str, &str)] = &[(
+    "crates/bench/src/peers/prefetch.rs",
+    "memory is asked for ahead, which has no effect that could be unsound",
+)];
+
 /// Dependencies that only tests have, against the arrows: crate, member it may name, and why.
 pub const TEST_ARROWS: &[(&str, &str, &str)] = &[
     ("derive", "state", "what the macros expand to names it"),

@@ -3,7 +3,7 @@
 //! Code and comments are told apart first (see [`super::mask`]), so that a rule's own definition
 //! and a sentence about `unwrap` don't count.
 
-use super::exceptions::{CLOCKS_AND_THREADS, PRINTING};
+use super::exceptions::{CLOCKS_AND_THREADS, PRINTING, UNSAFE};
 use super::mask::{MaskedLine, mask};
 use super::regions::{is_test_path, test_lines, test_modules};
 use super::{SourceFile, Violation};
@@ -46,7 +46,7 @@ const fn clock(text: &'static str) -> Word {
     }
 }
 
-const WORDS: [Word; 15] = [
+const WORDS: [Word; 16] = [
     leftover("dbg!"),
     leftover("todo!"),
     leftover("unimplemented!"),
@@ -72,6 +72,13 @@ const WORDS: [Word; 15] = [
     clock("thread::spawn"),
     clock("thread::scope"),
     clock("thread::Builder"),
+    // Also what turns the lint off, `unsafe_code`.
+    Word {
+        text: "unsafe",
+        is_for_tests: false,
+        places: UNSAFE,
+        remedy: "do without, or list the module in `exceptions`, and say there why it is sound",
+    },
 ];
 
 /// Folders at the root of a machine that only one machine has.
@@ -206,6 +213,14 @@ mod tests {
         let text = "fn a() { println!(); Instant::now(); }\n";
         assert_eq!(check("crates/tidegate/examples/b.rs", text), []);
         assert_eq!(check("crates/coordinator/src/b.rs", text), [1, 1]);
+    }
+
+    #[test]
+    fn unsafe_has_its_places() {
+        let text = "#![allow(unsafe_code)]\nfn a() { unsafe { b() } }\n";
+        assert_eq!(check("crates/bench/src/peers/prefetch.rs", text), []);
+        assert_eq!(check("crates/state/src/heap/shards.rs", text), [1, 2]);
+        assert_eq!(check("crates/bench/tests/prefetch.rs", text), [1, 2]);
     }
 
     #[test]
