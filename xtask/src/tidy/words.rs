@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_has_its_places() {
+    fn memory_is_safe_but_in_its_places() {
         let text = "#![allow(unsafe_code)]\nfn a() { unsafe { b() } }\n";
         assert_eq!(check("crates/bench/src/peers/prefetch.rs", text), []);
         assert_eq!(check("crates/state/src/heap/shards.rs", text), [1, 2]);

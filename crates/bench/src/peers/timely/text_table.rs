@@ -1,7 +1,7 @@
 //! Counts by text, in a flat table with open addressing, the texts in one piece of memory.
 //!
-//! As [`super::table`], but an entry has the hash and where the text is. Entries are asked for ahead,
-//! and then the texts that they point to.
+//! As [`super::table`], but an entry has the hash and where the text is. Entries are asked for
+//! ahead, and then the texts that they point to.
 //!
 //! Invariant: at most half of the entries are taken, so every search ends.
 
