@@ -6,35 +6,34 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
+use std::vec::IntoIter;
 
 /// Records in the order in which they were sent.
 #[derive(Debug)]
 pub struct Batch<T> {
-    /// Contiguous and never added to, so that what is left is one slice.
-    records: VecDeque<T>,
+    records: IntoIter<T>,
 }
 
 impl<T> Batch<T> {
     /// The records that have not been taken yet, in order.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
-        self.records.as_slices().0
+        self.records.as_slice()
     }
 
     /// Gives up what has not been taken, and returns the empty buffer.
     pub(crate) fn into_buffer(self) -> Vec<T> {
-        let mut records = self.records;
-        records.clear();
-        records.into()
+        // The standard library collects in place here: a test says whether it still does, and else
+        // each batch would merely ask for memory.
+        self.records.take(0).collect()
     }
 }
 
 impl<T> From<Vec<T>> for Batch<T> {
     fn from(records: Vec<T>) -> Self {
         Batch {
-            records: records.into(),
+            records: records.into_iter(),
         }
     }
 }
@@ -44,12 +43,12 @@ impl<T> Iterator for Batch<T> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        self.records.pop_front()
+        self.records.next()
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.records.len(), Some(self.records.len()))
+        self.records.size_hint()
     }
 }
 

@@ -76,12 +76,23 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
         })
     }
 
+    /// Limits the room of its output, which is then full time and again, and emptied.
+    #[cfg(test)]
+    pub(crate) fn limit_output(&mut self, records_max: usize) {
+        self.out = Collector::collecting(records_max);
+    }
+
     /// Lets it work on a record.
     ///
     /// # Errors
     /// What the operator says.
     pub fn process(&mut self, record: In) -> Result<(), BoxError> {
-        let mut input = Batch::from(vec![record]);
+        self.process_batch(vec![record])
+    }
+
+    /// Lets it work on records that come together.
+    pub(crate) fn process_batch(&mut self, records: Vec<In>) -> Result<(), BoxError> {
+        let mut input = Batch::from(records);
         while input.len() > 0 {
             let flow = self.logic.process(&mut input, &mut self.out)?;
             self.collect();

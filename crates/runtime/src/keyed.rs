@@ -1,9 +1,10 @@
 //! Operators over keyed state.
 
+use std::cell::RefMut;
 use std::marker::PhantomData;
 
 use tidegate_state::{
-    Record, SnapshotProgress, StateKey, StateValue, ValueState, ValueStateDescriptor,
+    Record, SnapshotProgress, StateKey, StateTable, StateValue, ValueState, ValueStateDescriptor,
 };
 use tidegate_types::CheckpointBarrier;
 
@@ -11,6 +12,7 @@ use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::keyed_state::KeyedState;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
+use crate::look_ahead::{ByKey, process_by_key};
 use crate::output::{Collector, KeySelector};
 
 /// A running count per key: emits the key and its new count for each record.
@@ -54,16 +56,12 @@ where
         input: &mut Batch<T>,
         out: &mut Collector<(S::Key, u64)>,
     ) -> Result<Flow, BoxError> {
-        let mut counts = self.counts.borrow_mut();
-        while !out.is_full() {
-            let Some(record) = input.next() else { break };
-            let update = self.selector.with_key(&record, |key| {
-                let count = counts.entry_or_insert_with(key.key_hash(), key, || 0);
-                *count += 1;
-                (key.clone(), *count)
-            });
-            out.emit(update);
-        }
+        let mut counting = Counting {
+            selector: &self.selector,
+            counts: self.counts.borrow_mut(),
+            record: PhantomData,
+        };
+        process_by_key(&mut counting, input, out)?;
         Ok(Flow::Continue)
     }
 
@@ -73,6 +71,53 @@ where
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
         self.keyed.advance_snapshots()
+    }
+}
+
+/// A [`Count`] at work on a batch.
+struct Counting<'a, T, S: KeySelector<T>> {
+    selector: &'a S,
+    counts: RefMut<'a, StateTable<S::Key, u64>>,
+    record: PhantomData<fn(T)>,
+}
+
+impl<T, S> ByKey for Counting<'_, T, S>
+where
+    T: 'static,
+    S: KeySelector<T>,
+    S::Key: Record,
+{
+    type In = T;
+    type Out = (S::Key, u64);
+
+    fn outgrows_cache(&self) -> bool {
+        self.counts.outgrows_cache()
+    }
+
+    #[inline]
+    fn key_hash(&self, record: &T) -> u64 {
+        self.selector.with_key(record, S::Key::key_hash)
+    }
+
+    #[inline]
+    fn prefetch(&self, key_hashes: &[u64]) {
+        self.counts.prefetch(key_hashes);
+    }
+
+    #[inline]
+    fn work(
+        &mut self,
+        record: T,
+        key_hash: Option<u64>,
+        out: &mut Collector<(S::Key, u64)>,
+    ) -> Result<(), BoxError> {
+        let key = self.selector.into_key(record);
+        let hash = key_hash.unwrap_or_else(|| key.key_hash());
+        let count = self.counts.entry_or_insert_with(hash, &key, || 0);
+        *count += 1;
+        let count = *count;
+        out.emit((key, count));
+        Ok(())
     }
 }
 
@@ -125,14 +170,14 @@ where
         input: &mut Batch<T>,
         out: &mut Collector<Out>,
     ) -> Result<Flow, BoxError> {
-        let mut state = self.state.borrow_mut();
-        while !out.is_full() {
-            let Some(record) = input.next() else { break };
-            let value = self.selector.with_key(&record, |key| {
-                state.entry_or_insert_with(key.key_hash(), key, || self.initial.clone())
-            });
-            (self.function)(record, value, out)?;
-        }
+        let mut mapping = Mapping {
+            selector: &self.selector,
+            state: self.state.borrow_mut(),
+            initial: &self.initial,
+            function: &mut self.function,
+            types: PhantomData,
+        };
+        process_by_key(&mut mapping, input, out)?;
         Ok(Flow::Continue)
     }
 
@@ -142,5 +187,54 @@ where
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
         self.keyed.advance_snapshots()
+    }
+}
+
+/// A [`KeyedMap`] at work on a batch.
+struct Mapping<'a, T, Out, S: KeySelector<T>, V, F> {
+    selector: &'a S,
+    state: RefMut<'a, StateTable<S::Key, V>>,
+    initial: &'a V,
+    function: &'a mut F,
+    types: PhantomData<fn(T) -> Out>,
+}
+
+impl<T, Out, S, V, F> ByKey for Mapping<'_, T, Out, S, V, F>
+where
+    Out: Record,
+    S: KeySelector<T>,
+    V: StateValue,
+    F: FnMut(T, &mut V, &mut Collector<Out>) -> Result<(), BoxError>,
+{
+    type In = T;
+    type Out = Out;
+
+    fn outgrows_cache(&self) -> bool {
+        self.state.outgrows_cache()
+    }
+
+    #[inline]
+    fn key_hash(&self, record: &T) -> u64 {
+        self.selector.with_key(record, S::Key::key_hash)
+    }
+
+    #[inline]
+    fn prefetch(&self, key_hashes: &[u64]) {
+        self.state.prefetch(key_hashes);
+    }
+
+    #[inline]
+    fn work(
+        &mut self,
+        record: T,
+        key_hash: Option<u64>,
+        out: &mut Collector<Out>,
+    ) -> Result<(), BoxError> {
+        let value = self.selector.with_key(&record, |key| {
+            let hash = key_hash.unwrap_or_else(|| key.key_hash());
+            let initial = || self.initial.clone();
+            self.state.entry_or_insert_with(hash, key, initial)
+        });
+        (self.function)(record, value, out)
     }
 }

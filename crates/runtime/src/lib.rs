@@ -23,6 +23,7 @@ mod item;
 mod keyed;
 mod keyed_state;
 mod logic;
+mod look_ahead;
 mod metrics;
 mod output;
 mod piece;

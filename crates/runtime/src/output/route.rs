@@ -1,5 +1,6 @@
 //! How the records of a staged run find their receiving subtask.
 
+use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 
 use tidegate_state::{Record, StateKey};
@@ -103,6 +104,15 @@ pub trait KeySelector<T>: Clone + Send + Sync + 'static {
 
     /// Calls `use_key` with the record's key.
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&Self::Key) -> R) -> R;
+
+    /// The key of a record that isn't needed any more: a copy, unless it can be had by value.
+    #[inline]
+    fn into_key(&self, record: T) -> Self::Key
+    where
+        T: 'static,
+    {
+        self.with_key(&record, Self::Key::clone)
+    }
 }
 
 /// Selects a key that is part of the record; nothing is copied.
@@ -133,6 +143,29 @@ where
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {
         use_key((self.select)(record))
     }
+
+    /// Where the key is the whole record, it is the record.
+    #[inline]
+    fn into_key(&self, record: T) -> K
+    where
+        T: 'static,
+    {
+        let key = (self.select)(&record);
+        if is_same(key, &record) {
+            let mut record = Some(record);
+            let record: &mut dyn Any = &mut record;
+            let key = record.downcast_mut().and_then(Option::<K>::take);
+            return key.expect("what is the same has the same type");
+        }
+        key.clone()
+    }
+}
+
+/// Whether `a` and `b` are the same value: of the same type, at the same address, and not of no
+/// size. No value contains another one of its type in its own place.
+#[inline]
+fn is_same<A: 'static, B: 'static>(a: &A, b: &B) -> bool {
+    TypeId::of::<A>() == TypeId::of::<B>() && size_of::<A>() > 0 && std::ptr::addr_eq(a, b)
 }
 
 /// Computes a key from the record.
@@ -162,6 +195,14 @@ where
     #[inline]
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {
         use_key(&(self.select)(record))
+    }
+
+    #[inline]
+    fn into_key(&self, record: T) -> K
+    where
+        T: 'static,
+    {
+        (self.select)(&record)
     }
 }
 
@@ -202,5 +243,48 @@ impl<T: Record, S: KeySelector<T>> Route<T> for ByKeyGroup<S> {
 
     fn is_full(&self, targets: &Targets<T>) -> bool {
         any_full(targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_reference<T, K>(select: fn(&T) -> &K) -> ByReference<fn(&T) -> &K, K> {
+        ByReference::new(select)
+    }
+
+    fn address(text: &str) -> *const u8 {
+        text.as_ptr()
+    }
+
+    #[test]
+    fn a_key_that_is_the_record_is_moved_and_others_are_copied() {
+        let record = "a key of its own".to_owned();
+        let at = address(&record);
+        let moved = by_reference(|record: &String| record).into_key(record);
+        assert_eq!((address(&moved), &*moved), (at, "a key of its own"));
+
+        let record = ("a key beside".to_owned(), 7);
+        let at = address(&record.0);
+        let copied = by_reference(|record: &(String, u32)| &record.0).into_key(record);
+        assert_eq!(copied, "a key beside");
+        assert_ne!(
+            address(&copied),
+            at,
+            "the record was dropped after the copy"
+        );
+
+        let selector = ByValue::new(|record: &String| record.to_uppercase());
+        assert_eq!(selector.into_key("made".to_owned()), "MADE");
+    }
+
+    // Of the same type, and yet not the record: it lies beside it.
+    #[test]
+    fn a_key_of_the_records_type_need_not_be_the_record() {
+        static OTHER: u64 = 7;
+        assert_eq!(by_reference(|_: &u64| &OTHER).into_key(8_u64), 7);
+        let nothing = by_reference(|record: &()| record).into_key(());
+        assert_eq!(nothing, ());
     }
 }

@@ -195,15 +195,25 @@ where
     type Out = F::Out;
 
     #[inline]
+    fn key_hash(&self, record: &Self::In) -> u64 {
+        match record {
+            Either::Left(record) => self.selector.with_key(record, F::Key::key_hash),
+            Either::Right(_) => 0,
+        }
+    }
+
+    #[inline]
     fn process(
         &mut self,
         record: Self::In,
+        key_hash: Option<u64>,
         keys: &mut KeyedCore<F::Key>,
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
         match record {
             Either::Left(record) => {
-                self.selector.with_key(&record, |key| keys.set_key(key));
+                self.selector
+                    .with_key(&record, |key| keys.set_key(key, key_hash));
                 self.function.process(record, &mut keys.context(), out)
             }
             Either::Right(record) => {

@@ -104,19 +104,30 @@ where
     type Out = F::Out;
 
     #[inline]
+    fn key_hash(&self, record: &Self::In) -> u64 {
+        match record {
+            Either::Left(record) => self.left.with_key(record, F::Key::key_hash),
+            Either::Right(record) => self.right.with_key(record, F::Key::key_hash),
+        }
+    }
+
+    #[inline]
     fn process(
         &mut self,
         record: Self::In,
+        key_hash: Option<u64>,
         keys: &mut KeyedCore<F::Key>,
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
         match record {
             Either::Left(record) => {
-                self.left.with_key(&record, |key| keys.set_key(key));
+                self.left
+                    .with_key(&record, |key| keys.set_key(key, key_hash));
                 self.function.process_left(record, &mut keys.context(), out)
             }
             Either::Right(record) => {
-                self.right.with_key(&record, |key| keys.set_key(key));
+                self.right
+                    .with_key(&record, |key| keys.set_key(key, key_hash));
                 self.function
                     .process_right(record, &mut keys.context(), out)
             }

@@ -87,13 +87,20 @@ where
     type Out = F::Out;
 
     #[inline]
+    fn key_hash(&self, record: &F::In) -> u64 {
+        self.selector.with_key(record, F::Key::key_hash)
+    }
+
+    #[inline]
     fn process(
         &mut self,
         record: F::In,
+        key_hash: Option<u64>,
         keys: &mut KeyedCore<F::Key>,
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
-        self.selector.with_key(&record, |key| keys.set_key(key));
+        self.selector
+            .with_key(&record, |key| keys.set_key(key, key_hash));
         self.function.process(record, &mut keys.context(), out)
     }
 

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::error::BoxError;
 use crate::keyed_state::KeyedState;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
+use crate::look_ahead::{ByKey, process_by_key};
 use crate::output::Collector;
 
 /// A user's function as the operator sees it: records of any number of inputs come as one type.
@@ -25,13 +26,17 @@ pub trait KeyedFunction: 'static {
     /// What goes out.
     type Out: Record;
 
-    /// Works on one record.
+    /// Hash of a record's key; any number if it has none.
+    fn key_hash(&self, record: &Self::In) -> u64;
+
+    /// Works on one record. `key_hash` is the hash of its key, if that is known already.
     ///
     /// # Errors
     /// An error ends the attempt; the job restarts from the latest checkpoint.
     fn process(
         &mut self,
         record: Self::In,
+        key_hash: Option<u64>,
         keys: &mut KeyedCore<Self::Key>,
         out: &mut Collector<Self::Out>,
     ) -> Result<(), BoxError>;
@@ -110,14 +115,14 @@ pub struct KeyedCore<K: StateKey> {
 }
 
 impl<K: StateKey> KeyedCore<K> {
-    /// Notes the key of the record that comes next.
+    /// Notes the key of the record that comes next, and its hash, if that is known.
     #[inline]
-    pub(super) fn set_key(&mut self, key: &K) {
+    pub(super) fn set_key(&mut self, key: &K, key_hash: Option<u64>) {
         match &mut self.key {
             Some(current) => current.clone_from(key),
             None => self.key = Some(key.clone()),
         }
-        self.key_hash = key.key_hash();
+        self.key_hash = key_hash.unwrap_or_else(|| key.key_hash());
     }
 
     /// The context of the key that was set last.
@@ -224,16 +229,41 @@ impl<F: KeyedFunction> Keyed<F> {
     }
 }
 
+impl<F: KeyedFunction> ByKey for Keyed<F> {
+    type In = F::In;
+    type Out = F::Out;
+
+    fn outgrows_cache(&self) -> bool {
+        self.core.state.backend.outgrows_cache()
+    }
+
+    #[inline]
+    fn key_hash(&self, record: &F::In) -> u64 {
+        self.function.key_hash(record)
+    }
+
+    fn prefetch(&self, key_hashes: &[u64]) {
+        self.core.state.backend.prefetch(key_hashes);
+    }
+
+    #[inline]
+    fn work(
+        &mut self,
+        record: F::In,
+        key_hash: Option<u64>,
+        out: &mut Collector<F::Out>,
+    ) -> Result<(), BoxError> {
+        self.function.process(record, key_hash, &mut self.core, out)
+    }
+}
+
 impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
     fn process(
         &mut self,
         input: &mut Batch<F::In>,
         out: &mut Collector<F::Out>,
     ) -> Result<Flow, BoxError> {
-        while !out.is_full() {
-            let Some(record) = input.next() else { break };
-            self.function.process(record, &mut self.core, out)?;
-        }
+        process_by_key(self, input, out)?;
         Ok(Flow::Continue)
     }
 

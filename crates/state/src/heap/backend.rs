@@ -194,6 +194,25 @@ impl<K: StateKey> HeapKeyedBackend<K> {
         self.bind(descriptor)
     }
 
+    /// Whether some state is so large that accesses wait for memory, and less so after a
+    /// [`prefetch`](Self::prefetch). One dynamic call per state: asked per batch, not per record.
+    pub fn outgrows_cache(&self) -> bool {
+        let mut states = self.states.iter().filter_map(Slot::bound);
+        states.any(|state| state.outgrows_cache())
+    }
+
+    /// Asks for the memory where the large states have these keys' entries, given by the keys'
+    /// hashes: for those that are accessed next, some tens at a time. Changes nothing. States with
+    /// namespaces are left out, timers among them, since the key alone doesn't tell the entry.
+    ///
+    /// # Panics
+    /// If a state is borrowed for writing.
+    pub fn prefetch(&self, key_hashes: &[u64]) {
+        for state in self.states.iter().filter_map(Slot::bound) {
+            state.prefetch(key_hashes);
+        }
+    }
+
     /// Number of entries over all states, bound or not.
     pub fn entries(&self) -> usize {
         let entries = |slot: &Slot| match slot {

@@ -43,6 +43,10 @@ pub(super) trait BoundState {
     fn change(&self, group: KeyGroup, layer: &RawLayer) -> Result<(), LoadError>;
     /// Removes all that was loaded of some key groups.
     fn clear(&self, groups: KeyGroupRange);
+    /// Whether to [`prefetch`](Self::prefetch) pays.
+    fn outgrows_cache(&self) -> bool;
+    /// Asks for the memory where these keys' entries are, if that pays: once for many keys.
+    fn prefetch(&self, key_hashes: &[u64]);
 }
 
 /// Shares a table with the handles.
@@ -133,6 +137,18 @@ where
         let shards = table.shards_mut();
         shards.begin_load();
         groups.iter().for_each(|group| shards.clear(group));
+    }
+
+    fn outgrows_cache(&self) -> bool {
+        self.table.borrow().shards().outgrows_cache()
+    }
+
+    fn prefetch(&self, key_hashes: &[u64]) {
+        let table = self.table.borrow();
+        let shards = table.shards();
+        if shards.outgrows_cache() {
+            key_hashes.iter().for_each(|hash| shards.prefetch(*hash));
+        }
     }
 }
 

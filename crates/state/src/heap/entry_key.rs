@@ -19,7 +19,7 @@ pub(super) struct EntryKey<K, N> {
 
 /// Whether `N` is more than the absence of namespaces. Known to the compiler.
 #[inline]
-fn has_namespace<N: 'static>() -> bool {
+pub(super) fn has_namespace<N: 'static>() -> bool {
     TypeId::of::<N>() != TypeId::of::<()>()
 }
 
@@ -46,7 +46,7 @@ pub(super) fn scope_hash<N: StateKey>(key_hash: u64, namespace: &N) -> u64 {
 /// bits and its tags from the top seven, which are the same for all keys of a key group; so the low
 /// half is folded onto the top, which leaves the low bits as they are.
 #[inline]
-fn table_hash<N: StateKey>(key_hash: u64, namespace: &N) -> u64 {
+pub(super) fn table_hash<N: StateKey>(key_hash: u64, namespace: &N) -> u64 {
     let hash = scope_hash(key_hash, namespace);
     hash ^ (hash << 32)
 }

@@ -30,6 +30,7 @@ mod list;
 mod map;
 mod map_tree;
 mod pack;
+mod prefetch;
 mod reducing;
 mod restore;
 mod restored;

@@ -11,7 +11,8 @@ use tidegate_types::{KeyGroup, KeyGroupRange, MaxParallelism};
 
 use super::changes::ShardChanges;
 use super::content::Content;
-use super::entry_key::{EntryKey, Lookup};
+use super::entry_key::{EntryKey, Lookup, has_namespace, table_hash};
+use super::prefetch::{OUTGROWS_CACHE_BYTES, prefetch};
 use super::snapshot::{Cursor, PendingSnapshot};
 use crate::key::{BorrowedKey, StateKey};
 
@@ -89,20 +90,50 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         Some(&entry.1)
     }
 
+    /// Whether the entries are so many that it pays to [`prefetch`](Self::prefetch) those that are
+    /// needed next. Never where there are namespaces, since a key alone doesn't tell the entry.
+    #[inline]
+    pub(super) fn outgrows_cache(&self) -> bool {
+        let bytes = self.len * size_of::<(EntryKey<K, N>, C)>();
+        bytes >= OUTGROWS_CACHE_BYTES && !has_namespace::<N>()
+    }
+
+    /// Asks for the memory where the entry of a key is most likely: in the first bucket that a
+    /// lookup tries. Does nothing for keys of other subtasks.
+    #[inline]
+    pub(super) fn prefetch(&self, key_hash: u64) {
+        let group = self.max_parallelism.key_group(key_hash);
+        let index = usize::from(group.0.wrapping_sub(self.key_groups.start));
+        let Some(shard) = self.shards.get(index) else {
+            return;
+        };
+        // That a lookup begins there is how the table is made today; else this does no good, and no
+        // harm. To ask which bucket it is has its control byte fetched, too.
+        let mask = shard.entries.num_buckets().wrapping_sub(1);
+        let bucket = table_hash(key_hash, &()) as usize & mask;
+        if let Some(entry) = shard.entries.get_bucket(bucket) {
+            prefetch(entry);
+        }
+    }
+
     #[inline]
     pub(super) fn get_mut<Q: BorrowedKey<K> + ?Sized>(
         &mut self,
         at: Lookup<'_, Q, N>,
     ) -> Option<&mut C> {
         let index = self.shard_index(at.hash);
-        if !self.is_watched() {
-            let entries = &mut self.shards[index].entries;
-            let entry = entries.find_mut(at.table_hash(), |entry| at.is(&entry.0))?;
-            return Some(&mut entry.1);
+        if !self.pending.is_empty() {
+            return self.copied_content(index, &at);
         }
-        let bucket = self.find_bucket(index, &at)?;
-        self.before_change(index, bucket);
-        self.content_mut(index, bucket)
+        let shard = &mut self.shards[index];
+        let entry = shard
+            .entries
+            .find_entry(at.table_hash(), |entry| at.is(&entry.0));
+        let entry = entry.ok()?;
+        if self.tracked {
+            note_change(&mut shard.changes, entry.bucket_index(), Self::PAGE_BUCKETS);
+        }
+        Some(&mut entry.into_mut().1)
     }
 
     #[inline]
@@ -112,80 +143,110 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         make: impl FnOnce() -> C,
     ) -> &mut C {
         let index = self.shard_index(at.hash);
+        if !self.pending.is_empty() {
+            return self.copied_entry(index, at, make);
+        }
+        let table_hash = at.table_hash();
+        let shard = &mut self.shards[index];
+        match shard
+            .entries
+            .find_entry(table_hash, |entry| at.is(&entry.0))
+        {
+            Ok(entry) => {
+                // One flag, and not what each table knows of its changes: that would be one more
+                // line of the cache per access.
+                if self.tracked {
+                    note_change(&mut shard.changes, entry.bucket_index(), Self::PAGE_BUCKETS);
+                }
+                &mut entry.into_mut().1
+            }
+            Err(absent) => {
+                let entry = (at.to_entry_key(), make());
+                self.len += 1;
+                Self::insert(absent.into_table(), &mut shard.changes, table_hash, entry)
+            }
+        }
+    }
+
+    /// Inserts a key that isn't there, while no snapshot is pending.
+    fn insert<'a>(
+        entries: &'a mut HashTable<(EntryKey<K, N>, C)>,
+        changes: &mut Option<ShardChanges<EntryKey<K, N>>>,
+        table_hash: u64,
+        entry: (EntryKey<K, N>, C),
+    ) -> &'a mut C {
+        if let Some(changes) = changes
+            && entries.len() == entries.capacity()
+        {
+            entries.reserve(1, stored_hash);
+            changes.on_rehash(Self::pages(entries));
+        }
+        let entry = entries.insert_unique(table_hash, entry, stored_hash);
+        note_change(changes, entry.bucket_index(), Self::PAGE_BUCKETS);
+        &mut entry.into_mut().1
+    }
+
+    /// What is there, to be changed while a snapshot is pending, which gets it as it is.
+    fn copied_content<Q: BorrowedKey<K> + ?Sized>(
+        &mut self,
+        index: usize,
+        at: &Lookup<'_, Q, N>,
+    ) -> Option<&mut C> {
+        let bucket = self.find_bucket(index, at)?;
+        self.ensure_copied(index, bucket, None);
+        let shard = &mut self.shards[index];
+        note_change(&mut shard.changes, bucket, Self::PAGE_BUCKETS);
+        Some(&mut shard.entries.get_bucket_mut(bucket)?.1)
+    }
+
+    /// What is there or is put there, while a snapshot is pending, which gets the page without it.
+    fn copied_entry<Q: BorrowedKey<K> + ?Sized>(
+        &mut self,
+        index: usize,
+        at: Lookup<'_, Q, N>,
+        make: impl FnOnce() -> C,
+    ) -> &mut C {
         let bucket = match self.find_bucket(index, &at) {
-            // One flag, and not what each table knows of its changes: that would be one more line
-            // of the cache per access.
-            Some(bucket) if self.is_watched() => {
-                self.before_change(index, bucket);
+            Some(bucket) => {
+                self.ensure_copied(index, bucket, None);
                 bucket
             }
-            Some(bucket) => bucket,
-            None => self.insert(index, at.table_hash(), (at.to_entry_key(), make())),
-        };
-        self.content_mut(index, bucket)
-            .expect("the bucket was just found or filled")
-    }
-
-    /// Inserts a key that isn't there and returns its bucket. Pending snapshots get its page
-    /// without it.
-    fn insert(&mut self, index: usize, table_hash: u64, entry: (EntryKey<K, N>, C)) -> usize {
-        let watched = self.is_watched();
-        let entries = &self.shards[index].entries;
-        if watched && entries.len() == entries.capacity() {
-            self.grow(index);
-        }
-        let entries = &mut self.shards[index].entries;
-        let bucket = entries
-            .insert_unique(table_hash, entry, stored_hash)
-            .bucket_index();
-        self.len += 1;
-        if watched {
-            if !self.pending.is_empty() {
+            None => {
+                let entry = (at.to_entry_key(), make());
+                let entries = &self.shards[index].entries;
+                if entries.len() == entries.capacity() {
+                    self.grow(index);
+                }
+                let entries = &mut self.shards[index].entries;
+                let inserted = entries.insert_unique(at.table_hash(), entry, stored_hash);
+                let bucket = inserted.bucket_index();
+                self.len += 1;
                 self.ensure_copied(index, bucket, Some(bucket));
+                bucket
             }
-            self.note_change(index, bucket);
-        }
-        bucket
+        };
+        let shard = &mut self.shards[index];
+        note_change(&mut shard.changes, bucket, Self::PAGE_BUCKETS);
+        let entry = shard.entries.get_bucket_mut(bucket);
+        &mut entry.expect("the bucket was just found or filled").1
     }
 
-    /// Makes room for one more entry, which moves all others.
+    /// Makes room for one more entry, which moves all others, while a snapshot is pending.
     #[cold]
     fn grow(&mut self, index: usize) {
-        let pending = !self.pending.is_empty();
-        if pending {
-            // Ordering: entries move between pages, so all pages go out first.
-            self.copy_shard(index);
-        }
+        // Ordering: entries move between pages, so all pages go out first.
+        self.copy_shard(index);
         let shard = &mut self.shards[index];
         shard.entries.reserve(1, stored_hash);
         if let Some(changes) = &mut shard.changes {
             changes.on_rehash(Self::pages(&shard.entries));
         }
-        if pending {
-            self.mark_shard_copied(index);
-        }
+        self.mark_shard_copied(index);
     }
 
     /// Whether a change of an entry concerns anybody but the entry.
-    #[inline]
     fn is_watched(&self) -> bool {
         self.tracked | !self.pending.is_empty()
-    }
-
-    /// Does what must precede a change of an entry that is there.
-    #[inline]
-    fn before_change(&mut self, index: usize, bucket: usize) {
-        if !self.pending.is_empty() {
-            self.ensure_copied(index, bucket, None);
-        }
-        self.note_change(index, bucket);
-    }
-
-    #[inline]
-    fn note_change(&mut self, index: usize, bucket: usize) {
-        if let Some(changes) = &mut self.shards[index].changes {
-            changes.on_write(bucket / Self::PAGE_BUCKETS, bucket % Self::PAGE_BUCKETS);
-        }
     }
 
     #[inline]
@@ -324,12 +385,6 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         let entries = &self.shards[index].entries;
         entries.find_bucket_index(at.table_hash(), |entry| at.is(&entry.0))
     }
-
-    #[inline]
-    fn content_mut(&mut self, index: usize, bucket: usize) -> Option<&mut C> {
-        let entry = self.shards[index].entries.get_bucket_mut(bucket)?;
-        Some(&mut entry.1)
-    }
 }
 
 /// Why a restored entry can't be taken.
@@ -338,6 +393,14 @@ pub(super) enum LoadRefusal {
     Belongs(KeyGroup),
     /// Its key is there already.
     Duplicate,
+}
+
+/// Notes that a bucket is about to be written, or just was, if changes are kept track of.
+#[inline]
+fn note_change<T>(changes: &mut Option<ShardChanges<T>>, bucket: usize, page_buckets: usize) {
+    if let Some(changes) = changes {
+        changes.on_write(bucket / page_buckets, bucket % page_buckets);
+    }
 }
 
 #[cold]

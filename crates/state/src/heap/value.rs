@@ -104,6 +104,23 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
         Some(removed.0)
     }
 
+    /// Whether the table is so large that accesses wait for memory, and less so after a
+    /// [`prefetch`](Self::prefetch).
+    #[inline]
+    pub fn outgrows_cache(&self) -> bool {
+        self.shards.outgrows_cache()
+    }
+
+    /// Asks for the memory where the values of these keys are, given by their hashes: for those
+    /// that are accessed next, some tens at a time. Changes nothing; costs about a nanosecond per
+    /// key, which pays if the table [outgrows the cache](Self::outgrows_cache).
+    #[inline]
+    pub fn prefetch(&self, key_hashes: &[u64]) {
+        for hash in key_hashes {
+            self.shards.prefetch(*hash);
+        }
+    }
+
     /// All keys with a value of their own, by key group, in no order within one.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries().map(|(key, (), value)| (key, value))
