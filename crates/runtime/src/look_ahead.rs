@@ -1,8 +1,8 @@
 //! How keyed operators go through a batch: with a look at the records to come, if that pays.
 //!
-//! Once state has outgrown the cache, an access to it waits for memory. The keys of the next records
-//! are known, so their hashes are computed ahead, the state is told them, and each record is worked
-//! on with its hash at hand, while the state of the others is on its way.
+//! Once state has outgrown the cache, an access to it waits for memory. The keys of the next
+//! records are known, so their hashes are computed ahead, the state is told them, and each record
+//! is worked on with its hash at hand, while the state of the others is on its way.
 //!
 //! Invariant: whether one looks ahead or not, records are worked on one by one, in order, and none
 //! any more once the output is full. What was found out ahead of records that are then left alone
