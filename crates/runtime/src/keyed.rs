@@ -111,7 +111,7 @@ where
         key_hash: Option<u64>,
         out: &mut Collector<(S::Key, u64)>,
     ) -> Result<(), BoxError> {
-        let key = self.selector.into_key(record);
+        let key = self.selector.take_key(record);
         let hash = key_hash.unwrap_or_else(|| key.key_hash());
         let count = self.counts.entry_or_insert_with(hash, &key, || 0);
         *count += 1;

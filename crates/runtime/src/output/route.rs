@@ -107,7 +107,7 @@ pub trait KeySelector<T>: Clone + Send + Sync + 'static {
 
     /// The key of a record that isn't needed any more: a copy, unless it can be had by value.
     #[inline]
-    fn into_key(&self, record: T) -> Self::Key
+    fn take_key(&self, record: T) -> Self::Key
     where
         T: 'static,
     {
@@ -146,7 +146,7 @@ where
 
     /// Where the key is the whole record, it is the record.
     #[inline]
-    fn into_key(&self, record: T) -> K
+    fn take_key(&self, record: T) -> K
     where
         T: 'static,
     {
@@ -198,7 +198,7 @@ where
     }
 
     #[inline]
-    fn into_key(&self, record: T) -> K
+    fn take_key(&self, record: T) -> K
     where
         T: 'static,
     {
@@ -262,12 +262,12 @@ mod tests {
     fn a_key_that_is_the_record_is_moved_and_others_are_copied() {
         let record = "a key of its own".to_owned();
         let at = address(&record);
-        let moved = by_reference(|record: &String| record).into_key(record);
+        let moved = by_reference(|record: &String| record).take_key(record);
         assert_eq!((address(&moved), &*moved), (at, "a key of its own"));
 
         let record = ("a key beside".to_owned(), 7);
         let at = address(&record.0);
-        let copied = by_reference(|record: &(String, u32)| &record.0).into_key(record);
+        let copied = by_reference(|record: &(String, u32)| &record.0).take_key(record);
         assert_eq!(copied, "a key beside");
         assert_ne!(
             address(&copied),
@@ -276,15 +276,15 @@ mod tests {
         );
 
         let selector = ByValue::new(|record: &String| record.to_uppercase());
-        assert_eq!(selector.into_key("made".to_owned()), "MADE");
+        assert_eq!(selector.take_key("made".to_owned()), "MADE");
     }
 
     // Of the same type, and yet not the record: it lies beside it.
     #[test]
     fn a_key_of_the_records_type_need_not_be_the_record() {
         static OTHER: u64 = 7;
-        assert_eq!(by_reference(|_: &u64| &OTHER).into_key(8_u64), 7);
-        let nothing = by_reference(|record: &()| record).into_key(());
-        assert_eq!(nothing, ());
+        assert_eq!(by_reference(|_: &u64| &OTHER).take_key(8_u64), 7);
+        let nothing = by_reference(|record: &[u8; 0]| record).take_key([]);
+        assert_eq!(nothing, []);
     }
 }
