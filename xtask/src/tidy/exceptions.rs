@@ -45,7 +45,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
     ),
     (
         "crates/bench/src/peers/prefetch.rs",
-        "the same for the peer, which links nothing of ours",
+        "the same, in what the engine is compared with",
     ),
 ];
 
