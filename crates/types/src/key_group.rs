@@ -1,20 +1,11 @@
 //! Key groups: the unit in which keyed state moves between subtasks.
 //!
 //! Every key belongs to one of `max parallelism` key groups; every subtask owns a contiguous,
-//! inclusive range of them. The formulas are those of Flink's `KeyGroupRangeAssignment`; the hash
-//! is XXH3 (64 bit, seed 0) of the key's canonical encoding, which is the same on every platform
-//! and compiler. Its [`HASH_ID`] is kept in each checkpoint and verified at restore.
+//! inclusive range of them. The formulas are those of Flink's `KeyGroupRangeAssignment`; the
+//! [hash](crate::hash_bytes) is that of the key's canonical encoding, which is the same on every
+//! platform and compiler.
 
 use std::fmt;
-
-/// Names the hash that maps keys to key groups. Changing the hash means changing this name.
-pub const HASH_ID: &str = "xxh3-64/1";
-
-/// Hashes the canonical encoding of a key.
-#[inline]
-pub fn hash_bytes(bytes: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(bytes)
-}
 
 /// Index of a key group, from 0 to max parallelism − 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,6 +8,7 @@ mod barrier;
 mod error_chain;
 mod ids;
 mod key_group;
+mod key_hash;
 mod location;
 mod restore;
 mod time;
@@ -26,7 +27,8 @@ pub use ids::{
     AttemptNumber, CheckpointId, JobId, LeaderEpoch, OperatorId, OperatorUid, ParseJobIdError,
     SubtaskId,
 };
-pub use key_group::{HASH_ID, KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism, hash_bytes};
+pub use key_group::{KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism};
+pub use key_hash::{HASH_ID, hash_bytes};
 pub use location::SnapshotLocation;
 pub use restore::{RestoreMode, RestorePlan, SubtaskRestore};
 pub use time::{EventTime, Millis, UnixMillis};
