@@ -25,6 +25,7 @@ pub mod key;
 pub mod schema;
 
 pub use chain::ChainPolicy;
+pub use compact_str::CompactString;
 pub use descriptor::{
     AggregatingStateDescriptor, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor,
     StateDescriptor, StateKind, StateValue, TimersDescriptor, ValueStateDescriptor,
@@ -37,7 +38,7 @@ pub use heap::{
     MapEntries, MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable,
     TimerService, Timers, TrackedSnapshot, ValueState,
 };
-pub use key::{BorrowedKey, KeyError, StateKey};
+pub use key::{BorrowedKey, HashedKey, KeyError, StateKey};
 pub use operator::{BroadcastState, OperatorListState, OperatorStateBackend};
 pub use record::Record;
 pub use scope::{At, Scope};

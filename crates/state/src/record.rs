@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use compact_str::CompactString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -49,6 +50,16 @@ impl Record for String {
     #[inline]
     fn heap_bytes(&self) -> usize {
         self.len()
+    }
+}
+
+impl Record for CompactString {
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        match self.is_heap_allocated() {
+            true => self.len(),
+            false => 0,
+        }
     }
 }
 
@@ -134,5 +145,13 @@ mod tests {
         assert_eq!(words.heap_bytes(), 2 * size_of::<String>() + 3);
         assert_eq!(Box::new((1u32, "abcd".to_owned())).heap_bytes(), 32 + 4);
         assert_eq!((1u8, Some("xy".to_owned())).heap_bytes(), 2);
+    }
+
+    #[test]
+    fn small_strings_own_nothing() {
+        for (length, bytes) in [(0, 0), (24, 0), (25, 25)] {
+            let text = CompactString::from("x".repeat(length));
+            assert_eq!((1u8, text).heap_bytes(), bytes);
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Each access to a state takes a scope. Operators hand one out for the record at hand, so that the
 //! key's hash, which routing has computed, is not computed again.
 
-use crate::key::{BorrowedKey, StateKey};
+use crate::key::{BorrowedKey, HashedKey, StateKey};
 
 /// A key and a namespace within it. States without namespaces have the namespace `()`.
 ///
@@ -16,7 +16,7 @@ pub trait Scope<K: StateKey, N = ()> {
     /// The key.
     fn key(&self) -> &Self::Key;
 
-    /// Its hash: [`BorrowedKey::hash_key`] of [`key`](Self::key).
+    /// Its hash: [`HashedKey::hash_key`] of [`key`](Self::key).
     fn key_hash(&self) -> u64;
 
     /// The namespace.
@@ -55,9 +55,9 @@ impl<Q: ?Sized, N> Copy for At<'_, Q, N> {}
 impl<'a, Q: ?Sized> At<'a, Q> {
     /// Everything of `key` that has no namespace.
     #[inline]
-    pub fn key<K: StateKey>(key: &'a Q) -> Self
+    pub fn key(key: &'a Q) -> Self
     where
-        Q: BorrowedKey<K>,
+        Q: HashedKey,
     {
         At::hashed(key.hash_key(), key)
     }

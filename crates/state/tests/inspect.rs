@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_derive::StateKey;
 use tidegate_state::inspect::{InspectError, InspectedEntry, KeyedFileInspector};
 use tidegate_state::schema::Dynamic;
-use tidegate_state::{At, BorrowedKey, HeapKeyedBackend, KeyError, StateKey, ValueStateDescriptor};
+use tidegate_state::{At, HashedKey, HeapKeyedBackend, KeyError, StateKey, ValueStateDescriptor};
 use tidegate_state::{ListStateDescriptor, MapStateDescriptor, TrackedSnapshot};
 use tidegate_types::{CheckpointId, KeyGroupRange, MaxParallelism};
 

@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use proptest::prelude::*;
 use tidegate_derive::StateKey;
-use tidegate_state::{BorrowedKey, StateKey};
+use tidegate_state::{BorrowedKey, CompactString, HashedKey, StateKey};
 use tidegate_types::{MaxParallelism, hash_bytes};
 
 #[derive(Clone, Debug, PartialEq, Eq, StateKey)]
@@ -75,6 +75,9 @@ fn vectors_of_numbers() {
 #[test]
 fn vectors_of_texts() {
     check("string.txt", |text| text.replace("\\0", "\0"));
+    check("string.txt", |text| {
+        CompactString::from(text.replace("\\0", "\0"))
+    });
     check("char.txt", |text| text.parse::<char>().unwrap());
     check("bool.txt", |text| text.parse::<bool>().unwrap());
 }
@@ -84,6 +87,10 @@ fn vectors_of_composites() {
     check("string_string.txt", |text| {
         let (left, right) = pair(text);
         (left.to_owned(), right.to_owned())
+    });
+    check("string_string.txt", |text| {
+        let (left, right) = pair(text);
+        (CompactString::from(left), right.to_owned())
     });
     check("option_u32.txt", |text| text.parse::<u32>().ok());
     check("place.txt", |text| match text.split_once(' ') {
@@ -138,6 +145,7 @@ fn malformed_encodings_are_refused() {
     assert!(u32::decode(&[0; 3]).is_err());
     assert!(u32::decode(&[0; 5]).is_err());
     assert!(String::decode(&[0xff]).is_err());
+    assert!(CompactString::decode(&[0xff]).is_err());
     assert!(<(String, u8)>::decode(&[0xff, 0xff, 0xff, 0xff, 0]).is_err());
     assert!(Place::decode(&3u32.to_le_bytes()).is_err());
 }
@@ -183,6 +191,21 @@ proptest! {
         sound(&d);
         sound(&e);
         sound(&());
+    }
+
+    /// A key of one string type is found, hashed and written as one of the other.
+    #[test]
+    fn small_strings_are_strings(text in "\\PC{0,30}", other in "\\PC{0,2}") {
+        let small = CompactString::from(text.as_str());
+        sound(&small);
+        sound(&(small.clone(), 7_u8));
+        prop_assert_eq!(columns(&small), columns(&text));
+        prop_assert_eq!(columns(&Some(small.clone())), columns(&Some(text.clone())));
+        prop_assert_eq!(text.as_str().hash_key(), small.key_hash());
+        prop_assert!(text.as_str().is_key(&small));
+        prop_assert_eq!(other.as_str().is_key(&small), other == text);
+        let owned: CompactString = text.as_str().to_key();
+        prop_assert_eq!(owned, small);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use tidegate_state::{
-    BorrowedKey, FrozenKeyedState, HeapKeyedBackend, SnapshotProgress, StateError, StateKey,
+    FrozenKeyedState, HashedKey, HeapKeyedBackend, SnapshotProgress, StateError, StateKey,
     ValueStateDescriptor,
 };
 use tidegate_types::{KeyGroupRange, MaxParallelism};

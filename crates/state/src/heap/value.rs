@@ -17,8 +17,9 @@ use crate::scope::{At, Scope};
 
 /// One value per key (and namespace), in memory.
 ///
-/// Each access takes the key's hash ([`BorrowedKey::hash_key`]), which routing has computed
-/// already. A key whose key group belongs to another subtask is a programming error and panics.
+/// Each access takes the key's hash ([`HashedKey::hash_key`](crate::HashedKey::hash_key)), which
+/// routing has computed already. A key whose key group belongs to another subtask is a programming
+/// error and panics.
 pub struct StateTable<K, V, N = ()> {
     shards: Shards<K, Single<V>, N>,
     default: Option<V>,

@@ -1,7 +1,9 @@
 //! Canonical encodings of the built-in key types.
 
+use compact_str::CompactString;
 use tidegate_types::hash_bytes;
 
+use super::short::same_bytes;
 use super::{KeyError, StateKey, take};
 
 macro_rules! integer_keys {
@@ -141,38 +143,49 @@ fn decode_prefixed<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], KeyError> {
     take(input, length as usize)
 }
 
-fn utf8(bytes: &[u8]) -> Result<String, KeyError> {
+fn utf8<K: for<'a> From<&'a str>>(bytes: &[u8]) -> Result<K, KeyError> {
     str::from_utf8(bytes)
-        .map(str::to_owned)
+        .map(K::from)
         .map_err(|_| KeyError::Utf8)
 }
 
-impl StateKey for String {
-    fn schema(out: &mut String) {
-        out.push_str("string");
-    }
+macro_rules! string_keys {
+    ($($type:ty),*) => {$(
+        impl StateKey for $type {
+            fn schema(out: &mut String) {
+                out.push_str("string");
+            }
 
-    fn encode_element(&self, out: &mut Vec<u8>) {
-        encode_prefixed(self.as_bytes(), out);
-    }
+            fn encode_element(&self, out: &mut Vec<u8>) {
+                encode_prefixed(self.as_bytes(), out);
+            }
 
-    fn decode_element(input: &mut &[u8]) -> Result<Self, KeyError> {
-        utf8(decode_prefixed(input)?)
-    }
+            fn decode_element(input: &mut &[u8]) -> Result<Self, KeyError> {
+                utf8(decode_prefixed(input)?)
+            }
 
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.as_bytes());
-    }
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(self.as_bytes());
+            }
 
-    fn decode(bytes: &[u8]) -> Result<Self, KeyError> {
-        utf8(bytes)
-    }
+            fn decode(bytes: &[u8]) -> Result<Self, KeyError> {
+                utf8(bytes)
+            }
 
-    #[inline]
-    fn key_hash(&self) -> u64 {
-        hash_bytes(self.as_bytes())
-    }
+            #[inline]
+            fn is_same(&self, other: &Self) -> bool {
+                same_bytes(self.as_bytes(), other.as_bytes())
+            }
+
+            #[inline]
+            fn key_hash(&self) -> u64 {
+                hash_bytes(self.as_bytes())
+            }
+        }
+    )*};
 }
+
+string_keys!(String, CompactString);
 
 impl StateKey for Vec<u8> {
     fn schema(out: &mut String) {

@@ -12,8 +12,8 @@
 //! | `char` | its scalar value as `u32` |
 //! | `()` | nothing |
 //! | `[u8; N]` | the N bytes |
-//! | `String`, `Vec<u8>` as the whole key | the bytes alone |
-//! | `String`, `Vec<u8>` inside another type | length as `u32`, then the bytes |
+//! | `String`, `CompactString`, `Vec<u8>` as the whole key | the bytes alone |
+//! | the same inside another type | length as `u32`, then the bytes |
 //! | `Option<T>` | 1 byte 0; or 1 byte 1, then the value |
 //! | tuples, structs | the fields in order |
 //! | enums | the variant's position as `u32`, then its fields in order |
@@ -24,12 +24,13 @@
 
 mod borrowed;
 mod impls;
+mod short;
 
 use std::cell::Cell;
 
 use tidegate_types::hash_bytes;
 
-pub use borrowed::BorrowedKey;
+pub use borrowed::{BorrowedKey, HashedKey};
 
 /// Bytes that are no encoding of the key type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +96,13 @@ pub trait StateKey: Clone + Eq + Send + Sync + 'static {
             return Err(KeyError::Trailing { bytes: bytes.len() });
         }
         Ok(key)
+    }
+
+    /// Whether both are the same key, as `==` says; an override may be faster. What finds a key in
+    /// a table.
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
     }
 
     /// Hash of the canonical encoding, from which the key group follows. An override must give the
