@@ -2,7 +2,7 @@
 //!
 //! | Source | Reads |
 //! |---|---|
-//! | [`FileSource`] | lines of files and folders, once, repeatedly, or as they grow |
+//! | [`FileSource`] | lines of files and folders, or what a parser makes of them |
 //! | [`Generator`] | records computed from their index |
 //!
 //! | Sink | Guarantee |

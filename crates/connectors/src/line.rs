@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use tidegate_state::CompactString;
+
 /// Writes a value as text in one line.
 ///
 /// Implemented for text, numbers, `bool` and `char`, and for tuples of them: a tuple is a row of
@@ -31,6 +33,12 @@ impl WriteLine for str {
 }
 
 impl WriteLine for String {
+    fn write_line(&self, line: &mut Vec<u8>) {
+        self.as_str().write_line(line);
+    }
+}
+
+impl WriteLine for CompactString {
     fn write_line(&self, line: &mut Vec<u8>) {
         self.as_str().write_line(line);
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use tidegate_runtime::BoxError;
 use tidegate_types::JobId;
 
 /// A file can't be read as asked for.
@@ -53,6 +54,17 @@ pub enum FileSourceError {
         path: String,
         /// Offset of the first invalid byte, from 0.
         offset: u64,
+    },
+    /// The parser of [`FileSource::try_parse`](super::FileSource::try_parse) refuses a line.
+    #[error("parse the line at byte {offset} of `{path}`")]
+    Parse {
+        /// The file.
+        path: String,
+        /// Offset of the line's first byte, from 0.
+        offset: u64,
+        /// What the parser says.
+        #[source]
+        cause: BoxError,
     },
     /// A file that should not change while it is read has another length.
     #[error(

@@ -1,17 +1,19 @@
 //! Lines of one file, read in large pieces.
 //!
-//! Finding a line and reading more of the file are separate steps, so that the caller can look at
-//! the clock in between. Invariants: `consumed ≤ scanned ≤ filled ≤ buffer.len()`; there is no line
-//! feed in `consumed..scanned`; `buffer[consumed]` is the file's byte at `position`.
-
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Range;
+//! Lines are handed out in runs, as many at a time as a reader goes through between two looks at
+//! the clock; finding a run and reading more of the file are separate steps for the same reason.
+//! Invariants: `consumed ≤ scanned ≤ filled ≤ buffer.len()`; there is no line feed in
+//! `consumed..scanned`; `buffer[consumed]` is the file's byte at `position`.
 
 use super::error::FileSourceError;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 
 /// Bytes that are read at once, unless a line is longer.
 pub const CHUNK_BYTES: usize = 128 << 10;
+
+/// A run of lines has at most so many bytes, unless it is a single line.
+const RUN_BYTES_MAX: usize = 16 << 10;
 
 /// A file that is open for reading.
 #[derive(Debug)]
@@ -80,38 +82,44 @@ impl FileLines {
         self.position
     }
 
-    /// The next line without its line feed, if enough has been read.
-    #[inline]
-    pub(super) fn next_line(&mut self) -> Option<&[u8]> {
-        let line = self.find_line()?;
-        Some(&self.buffer[line])
+    /// Whole lines with their line feeds, at least one, if enough has been read. The file's last
+    /// line may have no line feed. What has been dealt with is to be [consumed](Self::consume).
+    pub(super) fn next_run(&mut self) -> Option<&[u8]> {
+        let end = self.find_run()?;
+        Some(&self.buffer[self.consumed..end])
     }
 
-    #[inline]
-    fn find_line(&mut self) -> Option<Range<usize>> {
-        let start = self.consumed;
-        match memchr::memchr(b'\n', &self.buffer[self.scanned..self.filled]) {
-            Some(distance) => {
-                let end = self.scanned + distance;
-                self.consume(end + 1);
-                Some(start..end)
-            }
-            None => {
-                self.scanned = self.filled;
-                let is_last = self.is_read() && start < self.filled;
-                is_last.then(|| {
-                    self.consume(self.filled);
-                    start..self.filled
-                })
-            }
+    /// Goes past one line. Returns whether enough has been read for that.
+    pub(super) fn skip_line(&mut self) -> bool {
+        let Some(run) = self.next_run() else {
+            return false;
+        };
+        let bytes = memchr::memchr(b'\n', run).map_or(run.len(), |length| length + 1);
+        self.consume(bytes);
+        true
+    }
+
+    fn find_run(&mut self) -> Option<usize> {
+        let bound = self.filled.min(self.consumed + RUN_BYTES_MAX);
+        let open = self.scanned..bound.max(self.scanned);
+        if let Some(distance) = memchr::memrchr(b'\n', &self.buffer[open]) {
+            return Some(self.scanned + distance + 1);
         }
+        self.scanned = bound.max(self.scanned);
+        if let Some(distance) = memchr::memchr(b'\n', &self.buffer[self.scanned..self.filled]) {
+            return Some(self.scanned + distance + 1);
+        }
+        self.scanned = self.filled;
+        let is_last = self.is_read() && self.consumed < self.filled;
+        is_last.then_some(self.filled)
     }
 
-    #[inline]
-    fn consume(&mut self, to: usize) {
-        self.position += (to - self.consumed) as u64;
-        self.consumed = to;
-        self.scanned = to;
+    /// Goes past the first `bytes` bytes of a run, which are whole lines.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.consumed += bytes;
+        debug_assert!(self.consumed <= self.filled, "what was handed out");
+        self.position += bytes as u64;
+        self.scanned = self.consumed;
     }
 
     /// Whether all bytes are in the buffer.
@@ -119,7 +127,7 @@ impl FileLines {
         self.position + (self.filled - self.consumed) as u64 >= self.bytes
     }
 
-    /// Reads on. Call it when there is no [`next_line`](Self::next_line); returns whether there is
+    /// Reads on. Call it when there is no [`next_run`](Self::next_run); returns whether there is
     /// anything new, which need not be a whole line.
     ///
     /// # Errors

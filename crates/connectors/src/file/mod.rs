@@ -2,9 +2,10 @@
 //!
 //! # Reading
 //!
-//! [`FileSource`] reads lines. Files are cut into [splits](FileSplit) by byte ranges; a line
-//! belongs to the split in which its first byte lies, so splits are read independently and every
-//! line exactly once. The position of a reader is the offset of the next line.
+//! [`FileSource`] reads lines, and what a [parser](LineParser) makes of them. Files are cut into
+//! [splits](FileSplit) by byte ranges; a line belongs to the split in which its first byte lies, so
+//! splits are read independently and every line exactly once. The position of a reader is the
+//! offset of the next line.
 //!
 //! Reading happens on the worker's thread, in pieces of [`CHUNK_BYTES`]: meant for local disks.
 //!
@@ -29,7 +30,9 @@ mod error;
 mod layout;
 mod lines;
 mod owner;
+mod parse;
 mod reader;
+mod run;
 mod sink;
 mod source;
 mod split;
@@ -39,6 +42,7 @@ pub use commit::FileCommitter;
 pub use enumerator::{FileEnumerator, FileEnumeratorState};
 pub use error::{FileSinkError, FileSourceError};
 pub use lines::CHUNK_BYTES;
+pub use parse::{LineParser, OwnedLines, ParseWith};
 pub use reader::FileReader;
 pub use sink::FileSink;
 pub use source::FileSource;

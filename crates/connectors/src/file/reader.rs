@@ -7,6 +7,8 @@ use tidegate_runtime::{BoxError, Collector};
 
 use super::error::FileSourceError;
 use super::lines::FileLines;
+use super::parse::{LineParser, OwnedLines};
+use super::run::{Bounds, parse_run};
 use super::split::FileSplit;
 use crate::budget::Budget;
 use crate::rate::RateLimit;
@@ -16,7 +18,8 @@ const LINES_PER_STEP: u64 = 256;
 
 /// Reads splits one after the other.
 #[derive(Debug)]
-pub struct FileReader {
+pub struct FileReader<P = OwnedLines> {
+    parser: P,
     lossy_utf8: bool,
     limit: Option<RateLimit>,
     splits: VecDeque<FileSplit>,
@@ -24,9 +27,10 @@ pub struct FileReader {
     open: Option<FileLines>,
 }
 
-impl FileReader {
-    pub(super) fn new(lossy_utf8: bool, limit: Option<RateLimit>) -> Self {
+impl<P: LineParser> FileReader<P> {
+    pub(super) fn new(parser: P, lossy_utf8: bool, limit: Option<RateLimit>) -> Self {
         FileReader {
+            parser,
             lossy_utf8,
             limit,
             splits: VecDeque::new(),
@@ -34,12 +38,12 @@ impl FileReader {
         }
     }
 
-    /// Emits up to `lines_max` lines of the first split, or reads one more piece of its file.
-    /// Returns the number of lines emitted.
+    /// Emits what up to `lines_max` lines of the first split contain, or reads one more piece of
+    /// its file. Returns the number of lines.
     pub(super) fn step(
         &mut self,
         lines_max: u64,
-        out: &mut Collector<String>,
+        out: &mut Collector<P::Record>,
     ) -> Result<u64, FileSourceError> {
         let Some(split) = self.splits.front_mut() else {
             return Ok(0);
@@ -51,29 +55,21 @@ impl FileReader {
         if split.next.is_none() && !find_first_line(split, lines)? {
             return Ok(0);
         }
-        let mut emitted = 0;
-        while lines.position() < split.end && emitted < lines_max && !out.is_full() {
-            let position = lines.position();
-            let Some(line) = lines.next_line() else {
-                let has_more = lines.read_more()?;
-                debug_assert!(has_more, "a split ends within its file");
-                break;
+        let mut taken = 0;
+        if lines.position() < split.end {
+            let bounds = Bounds {
+                lines_max,
+                end: split.end,
+                lossy_utf8: self.lossy_utf8,
             };
-            match text(line, self.lossy_utf8) {
-                Ok(text) => out.emit(text),
-                Err(valid) => {
-                    let (path, offset) = (lines.path().to_owned(), position + valid);
-                    return Err(FileSourceError::InvalidUtf8 { path, offset });
-                }
-            }
-            emitted += 1;
+            taken = parse_run(&mut self.parser, lines, &bounds, out)?;
         }
         split.next = Some(lines.position());
         if lines.position() >= split.end {
             self.splits.pop_front();
             self.open = None;
         }
-        Ok(emitted)
+        Ok(taken)
     }
 }
 
@@ -86,7 +82,7 @@ fn open(split: &FileSplit) -> Result<FileLines, FileSourceError> {
 
 /// Goes past the line that belongs to the split before this one. Returns whether that is done.
 fn find_first_line(split: &mut FileSplit, lines: &mut FileLines) -> Result<bool, FileSourceError> {
-    if split.start > 0 && lines.next_line().is_none() {
+    if split.start > 0 && !lines.skip_line() {
         lines.read_more()?;
         return Ok(false);
     }
@@ -94,25 +90,15 @@ fn find_first_line(split: &mut FileSplit, lines: &mut FileLines) -> Result<bool,
     Ok(true)
 }
 
-/// The line as text; on failure, how many of its bytes are valid.
-#[inline]
-fn text(line: &[u8], lossy: bool) -> Result<String, u64> {
-    match std::str::from_utf8(line) {
-        Ok(text) => Ok(text.to_owned()),
-        Err(_) if lossy => Ok(String::from_utf8_lossy(line).into_owned()),
-        Err(error) => Err(error.valid_up_to() as u64),
-    }
-}
-
-impl SplitReader for FileReader {
+impl<P: LineParser> SplitReader for FileReader<P> {
     type Split = FileSplit;
-    type Item = String;
+    type Item = P::Record;
 
     fn assign(&mut self, split: FileSplit) {
         self.splits.push_back(split);
     }
 
-    fn poll(&mut self, out: &mut Collector<String>) -> Result<ReadStatus, BoxError> {
+    fn poll(&mut self, out: &mut Collector<P::Record>) -> Result<ReadStatus, BoxError> {
         let budget = Budget::start();
         let mut allowed = match &mut self.limit {
             Some(limit) => limit.available(budget.began()),
@@ -122,10 +108,10 @@ impl SplitReader for FileReader {
             if let Some(limit) = self.limit.as_ref().filter(|_| allowed == 0) {
                 return Ok(ReadStatus::At(limit.next(budget.began())));
             }
-            let emitted = self.step(LINES_PER_STEP.min(allowed), out)?;
+            let lines = self.step(LINES_PER_STEP.min(allowed), out)?;
             if let Some(limit) = &mut self.limit {
-                allowed -= emitted;
-                limit.spend(emitted);
+                allowed -= lines;
+                limit.spend(lines);
             }
             if out.is_full() || budget.is_spent() {
                 break;

@@ -92,6 +92,98 @@ fn a_full_collector_stops_the_reader_at_an_exact_line() {
     assert_eq!(reader.unfinished(), 0);
 }
 
+// A line is all or nothing: however many records it has, and wherever the collector gets full among
+// them, the position after it is that of the next line, from which another reader goes on.
+#[test]
+fn the_position_in_a_checkpoint_is_that_of_a_whole_line() {
+    let lines: Vec<String> = (0..400)
+        .map(|line| {
+            let word = |word| format!("{line}.{word} ");
+            (0..(line * 7) % 100).map(word).collect()
+        })
+        .collect();
+    let (dir, _) = file(lines.join("\n").as_bytes());
+    let source = FileSource::parse([dir.path()], |line, out: &mut Collector<String>| {
+        line.split_whitespace()
+            .for_each(|word| out.emit(word.to_owned()));
+    });
+    let source = source.split_bytes(5_000);
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let (mut restored, mut seen, mut lives) = (Vec::new(), Vec::<String>::new(), 0);
+    loop {
+        let (mut reader, mut out) = (source.reader(place(1)).unwrap(), Collector::collecting(150));
+        restored
+            .drain(..)
+            .for_each(|split| reader.assign(stored(&split)));
+        if reader.unfinished() == 0 {
+            let Some(next) = split(&mut enumerator, 0).unwrap() else {
+                break;
+            };
+            reader.assign(next);
+        }
+        // Until it is full, which it may be within a line; then the reader is given up.
+        while reader.poll(&mut out).unwrap() == ReadStatus::More && !out.is_full() {}
+        seen.append(&mut out.take_collected());
+        let last = seen.last().map(|word| word.split('.').next().unwrap());
+        let last: usize = last.map_or(0, |line| line.parse().unwrap());
+        restored = reader.snapshot();
+        if let Some(split) = restored.first() {
+            let next = split.next.unwrap();
+            let behind: usize = lines[..=last].iter().map(|line| line.len() + 1).sum();
+            let line = lines[last + 1..].iter().take_while(|line| line.is_empty());
+            assert!((behind..=behind + line.count()).contains(&(next as usize)));
+        }
+        lives += 1;
+    }
+    assert!(lives > 20, "{lives} lives");
+    let expected = lines.iter().flat_map(|line| line.split_whitespace());
+    assert_eq!(seen, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_line_that_cannot_be_parsed_is_named() {
+    let (dir, _) = file(b"1\n23\n\xc3\xa9\nx\n4\n");
+    let source = FileSource::try_parse([dir.path()], |line, out: &mut Collector<String>| {
+        out.emit(line.to_owned());
+        match line {
+            "x" => Err("not a number".into()),
+            _ => Ok(()),
+        }
+    });
+    let mut reader = source.reader(place(1)).unwrap();
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    reader.assign(split(&mut enumerator, 0).unwrap().unwrap());
+    let error = reader.poll(&mut collecting()).unwrap_err();
+    let error = error.downcast::<FileSourceError>().unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "parse the line at byte 8 of `{}/text`",
+            dir.path().display()
+        )
+    );
+    let cause = std::error::Error::source(&error).unwrap();
+    assert_eq!(cause.to_string(), "not a number");
+}
+
+#[test]
+fn lines_in_front_of_one_that_is_not_text_are_read() {
+    let (_dir, source) = file(b"one\ntwo\n\xff\nthree\n\xe9");
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let mut reader = source.reader(place(1)).unwrap();
+    reader.assign(split(&mut enumerator, 0).unwrap().unwrap());
+    let mut out = collecting();
+    let error = loop {
+        if let Err(error) = reader.step(10, &mut out) {
+            break error.to_string();
+        }
+    };
+    assert_eq!(out.take_collected(), ["one", "two"]);
+    assert!(error.contains("byte 8"), "{error}");
+    let lossy = read_all(&source.lossy_utf8(true)).unwrap();
+    assert_eq!(lossy, ["one", "two", "\u{fffd}", "three", "\u{fffd}"]);
+}
+
 #[test]
 fn a_limited_reader_says_when_to_go_on() {
     let (_dir, source) = file(b"1\n2\n3\n");

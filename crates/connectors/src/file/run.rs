@@ -1,0 +1,123 @@
+//! Goes through a run of lines that lies in a reader's buffer.
+//!
+//! A run is checked for being text as a whole, not line by line: for lines of the usual length that
+//! is half of the time. Lines in front of one that isn't text are still parsed.
+
+use tidegate_runtime::{BoxError, Collector};
+
+use super::error::FileSourceError;
+use super::lines::FileLines;
+use super::parse::LineParser;
+
+/// How far a run is gone through, and how.
+pub(super) struct Bounds {
+    /// At least 1.
+    pub(super) lines_max: u64,
+    /// The first byte of the file at which no line may start any more; beyond the run's start.
+    pub(super) end: u64,
+    /// Whether what isn't text is replaced.
+    pub(super) lossy_utf8: bool,
+}
+
+/// How far that has got.
+#[derive(Default)]
+struct Parsed {
+    lines: u64,
+    bytes: usize,
+}
+
+/// Parses the lines at hand, until one of the bounds or until the collector is full; reads on if
+/// there are none. Returns the number of lines.
+///
+/// # Errors
+/// If the file can't be read, or a line can't be parsed or isn't text.
+pub(super) fn parse_run<P: LineParser>(
+    parser: &mut P,
+    lines: &mut FileLines,
+    bounds: &Bounds,
+    out: &mut Collector<P::Record>,
+) -> Result<u64, FileSourceError> {
+    let start = lines.position();
+    let Some(run) = lines.next_run() else {
+        let has_more = lines.read_more()?;
+        debug_assert!(has_more, "a split ends within its file");
+        return Ok(0);
+    };
+    let mut parsed = Parsed::default();
+    let outcome = match text_of(run) {
+        Ok(text) => {
+            let until_end = usize::try_from(bounds.end - start).unwrap_or(usize::MAX);
+            let bytes_max = until_end.min(text.len());
+            parse_text(
+                parser,
+                text,
+                (bytes_max, bounds.lines_max),
+                &mut parsed,
+                out,
+            )
+        }
+        Err(_) if bounds.lossy_utf8 => parse_lossy(parser, run, &mut parsed, out),
+        Err(valid) => {
+            let (path, offset) = (lines.path().to_owned(), start + valid as u64);
+            return Err(FileSourceError::InvalidUtf8 { path, offset });
+        }
+    };
+    lines.consume(parsed.bytes);
+    outcome.map_err(|cause| FileSourceError::Parse {
+        path: lines.path().to_owned(),
+        offset: lines.position(),
+        cause,
+    })?;
+    Ok(parsed.lines)
+}
+
+/// The lines with which a run begins, as far as they are text. If the first isn't, how many of its
+/// bytes are.
+fn text_of(run: &[u8]) -> Result<&str, usize> {
+    let valid = match str::from_utf8(run) {
+        Ok(text) => return Ok(text),
+        Err(error) => error.valid_up_to(),
+    };
+    let line_feed = memchr::memrchr(b'\n', &run[..valid]).ok_or(valid)?;
+    str::from_utf8(&run[..=line_feed]).map_err(|error| error.valid_up_to())
+}
+
+/// Parses lines of `text` until so many of its bytes or lines have been dealt with. Of a line whose
+/// parser fails, nothing counts as dealt with.
+#[inline]
+fn parse_text<P: LineParser>(
+    parser: &mut P,
+    text: &str,
+    (bytes_max, lines_max): (usize, u64),
+    parsed: &mut Parsed,
+    out: &mut Collector<P::Record>,
+) -> Result<(), BoxError> {
+    while parsed.bytes < bytes_max && parsed.lines < lines_max && !out.is_full() {
+        let rest = &text[parsed.bytes..];
+        let (line, bytes) = match memchr::memchr(b'\n', rest.as_bytes()) {
+            Some(length) => (&rest[..length], length + 1),
+            None => (rest, rest.len()),
+        };
+        parser.parse(line, out)?;
+        parsed.bytes += bytes;
+        parsed.lines += 1;
+    }
+    Ok(())
+}
+
+/// Parses the first line of `run`, with replacements for what isn't text.
+#[cold]
+fn parse_lossy<P: LineParser>(
+    parser: &mut P,
+    run: &[u8],
+    parsed: &mut Parsed,
+    out: &mut Collector<P::Record>,
+) -> Result<(), BoxError> {
+    let (line, bytes) = match memchr::memchr(b'\n', run) {
+        Some(length) => (&run[..length], length + 1),
+        None => (run, run.len()),
+    };
+    parser.parse(&String::from_utf8_lossy(line), out)?;
+    *parsed = Parsed { lines: 1, bytes };
+    Ok(())
+}
