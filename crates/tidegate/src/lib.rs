@@ -118,8 +118,8 @@ pub mod prelude {
     };
     pub use tidegate_runtime::{BoxError, Collector, SideCollector};
     pub use tidegate_state::{
-        Aggregate, AggregatingState, ListState, MapState, OperatorListState, Record as _,
-        ReducingState, StateKey as _, ValueState, ValueStateDescriptor,
+        Aggregate, AggregatingState, CompactString, ListState, MapState, OperatorListState,
+        Record as _, ReducingState, StateKey as _, ValueState, ValueStateDescriptor,
     };
 
     pub use crate::{
