@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use tidegate_state::{
-    At, BorrowedKey, HeapKeyedBackend, ListStateDescriptor, StateKey, ValueStateDescriptor,
+    At, HashedKey, HeapKeyedBackend, ListStateDescriptor, StateKey, ValueStateDescriptor,
 };
 use tidegate_types::MaxParallelism;
 
@@ -60,7 +60,7 @@ fn whatever_is_asked_for_nothing_changes() {
         .unwrap();
     let own = |key: &u64| groups.contains(max.key_group(key.key_hash()));
     let keys: Vec<u64> = (0..4 * LARGE).collect();
-    let hashes: Vec<u64> = keys.iter().map(BorrowedKey::<u64>::hash_key).collect();
+    let hashes: Vec<u64> = keys.iter().map(HashedKey::hash_key).collect();
     let mut len = 0;
     for (keys, next) in keys.chunks(1000).zip(hashes.chunks(1000)) {
         counts.borrow().prefetch(next);
