@@ -38,7 +38,9 @@ pub(crate) fn of(outcome: &Outcome) -> String {
         workload, system, ..
     } = outcome;
     rows.add("workload", format!("{workload} on {system}"));
-    rows.add("records", grouped(outcome.records));
+    // What has nothing to do, or is killed, has no rate.
+    let counts = outcome.records > 0;
+    rows.add_if("records", counts.then(|| grouped(outcome.records)));
     rows.add_if("keys", outcome.keys.map(grouped));
     rows.add("parallelism", outcome.parallelism.to_string());
     let interval = outcome.checkpoint_interval_ms;
@@ -47,9 +49,11 @@ pub(crate) fn of(outcome: &Outcome) -> String {
         interval.map_or("off".to_owned(), |ms| format!("{ms} ms")),
     );
     rows.add("time", format!("{:.3} s", outcome.seconds));
-    rows.add("records/s", per_second(outcome.records_per_second));
+    let rate = per_second(outcome.records_per_second);
+    rows.add_if("records/s", counts.then_some(rate));
     rows.add("CPU time", format!("{:.3} s", outcome.cpu_seconds));
-    rows.add("records/CPU s", per_second(outcome.records_per_cpu_second));
+    let rate = per_second(outcome.records_per_cpu_second);
+    rows.add_if("records/CPU s", counts.then_some(rate));
     rows.add("peak memory", bytes(outcome.peak_memory_bytes));
     let first = outcome.start_to_first_record_ms;
     rows.add_if(

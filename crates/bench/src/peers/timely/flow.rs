@@ -16,9 +16,6 @@ use super::parcel::{Batch, Emptied, Parcel, ToTarget};
 use crate::error::{Error, Result};
 use crate::measure::Arrivals;
 
-/// Records in a batch; measured, see [`IN_FLIGHT`].
-const BATCH: usize = 4096;
-
 /// Batches between one worker and another, on their way or being emptied.
 const IN_FLIGHT: usize = 4;
 
@@ -177,7 +174,7 @@ struct Outbox<B> {
 
 impl<B: Batch> Outbox<B> {
     fn new(origin: usize, targets: Range<usize>, emptied: Box<dyn Pull<Emptied<B>>>) -> Self {
-        let batch = || B::with_capacity(BATCH);
+        let batch = || B::with_capacity(B::RECORDS);
         let spare = || (1..IN_FLIGHT).map(|_| batch()).collect();
         Outbox {
             origin,
@@ -207,7 +204,7 @@ impl<B: Batch> Outbox<B> {
                 return Filled::Waiting;
             }
             let more = producer.produce(&mut self.open);
-            let full = if more { BATCH } else { 1 };
+            let full = if more { B::RECORDS } else { 1 };
             for (at, target) in self.targets.clone().enumerate() {
                 if self.open[at].len() >= full {
                     let next = self.spare[at].pop().expect("there is one for each target");

@@ -31,6 +31,10 @@ impl Numbers {
 }
 
 impl Batch for Numbers {
+    /// With 1 k keys 14.7, 12.8, 11.9, 11.6 ns of processor time per record; with 1 M keys 31.6,
+    /// 28.4, 26.3, 24.7.
+    const RECORDS: usize = 65536;
+
     fn with_capacity(records: usize) -> Self {
         Numbers {
             keys: vec![0; records + STEP].into(),

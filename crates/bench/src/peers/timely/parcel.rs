@@ -9,6 +9,10 @@ use timely::progress::Stamp;
 
 /// What a source fills and an operator empties.
 pub(super) trait Batch: Send + 'static {
+    /// Records at which it is sent, as fast as any: batches of 1024, 4096, 16384 and 65536 were
+    /// tried in turn, on two cores.
+    const RECORDS: usize;
+
     /// With room for so many records, and what a step of the source adds at most.
     fn with_capacity(records: usize) -> Self;
 

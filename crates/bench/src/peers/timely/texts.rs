@@ -36,6 +36,9 @@ impl Texts {
 }
 
 impl Batch for Texts {
+    /// From 4096 on 50.3, 49.0, 50.2 ns per key; 39.4, 35.5, 34.9 per word, in half the memory.
+    const RECORDS: usize = 16384;
+
     fn with_capacity(records: usize) -> Self {
         Texts {
             bytes: Vec::with_capacity(records * 16),
