@@ -6,6 +6,7 @@ use crate::descriptor::StateValue;
 use crate::error::LoadError;
 
 /// Appends `value` as unsigned LEB128.
+#[inline]
 fn push_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -15,7 +16,19 @@ fn push_varint(mut value: u64, out: &mut Vec<u8>) {
 }
 
 /// Reads an unsigned LEB128 number in its shortest form.
+#[inline]
 fn take_varint(input: &mut &[u8]) -> Option<u64> {
+    // Nearly always: one byte is all.
+    if let Some((&byte, rest)) = input.split_first()
+        && byte < 0x80
+    {
+        *input = rest;
+        return Some(byte.into());
+    }
+    take_long_varint(input)
+}
+
+fn take_long_varint(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = input.split_first()?;
@@ -32,6 +45,7 @@ fn take_varint(input: &mut &[u8]) -> Option<u64> {
     None
 }
 
+#[inline]
 fn take_delimited<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take_varint(input)?).ok()?;
     let (bytes, rest) = input.split_at_checked(length)?;
@@ -53,26 +67,41 @@ fn push_delimited<E>(
         // Nearly always: one byte is enough, and it is there already.
         out[at] = length as u8;
     } else {
-        let mut prefix = Vec::with_capacity(10);
-        push_varint(length as u64, &mut prefix);
-        out.splice(at..=at, prefix);
+        lengthen_prefix(out, at, length);
     }
     Ok(())
+}
+
+/// Makes the byte at `at` the prefix of what follows it, which is longer than a byte can say.
+#[cold]
+fn lengthen_prefix(out: &mut Vec<u8>, at: usize, length: usize) {
+    let mut prefix = Vec::with_capacity(10);
+    push_varint(length as u64, &mut prefix);
+    out.splice(at..=at, prefix);
 }
 
 /// Lets postcard append to a payload.
 struct Append<'a>(&'a mut Vec<u8>);
 
+/// Bytes that are appended one by one: up to here that is faster than a call that copies them.
+const SHORT_BYTES: usize = 4;
+
 impl postcard::ser_flavors::Flavor for Append<'_> {
     type Output = ();
 
+    #[inline]
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
         self.0.push(byte);
         Ok(())
     }
 
+    /// Most numbers are short ones.
+    #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
+        match bytes.len() {
+            0..=SHORT_BYTES => bytes.iter().for_each(|byte| self.0.push(*byte)),
+            _ => self.0.extend_from_slice(bytes),
+        }
         Ok(())
     }
 
@@ -102,6 +131,7 @@ pub(crate) fn encode_value<V: Serialize>(value: &V, out: &mut Vec<u8>) -> postca
 }
 
 /// Reads a value that fills `bytes`, the value of entry `entry`.
+#[inline]
 pub(crate) fn decode_value<V: StateValue>(entry: u32, bytes: &[u8]) -> Result<V, LoadError> {
     let (value, rest) =
         postcard::take_from_bytes(bytes).map_err(|cause| LoadError::Value { entry, cause })?;
@@ -136,6 +166,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Takes the next one, which `take` reads, with its position.
+    #[inline]
     fn next<T>(
         &mut self,
         take: impl FnOnce(&mut &'a [u8]) -> Option<T>,
@@ -173,6 +204,7 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<(u32, &'a [u8], &'a [u8]), LoadError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let read = self
             .0

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tidegate_types::{CheckpointId, HASH_ID, KeyGroup, KeyGroupRange, MaxParallelism};
 
 use super::bound::{Bound, BoundState, Table};
+use super::buffers::BufferPool;
 use super::content::Content;
 use super::entry_key::namespace_schema;
 use super::frozen::FrozenKeyedState;
@@ -32,6 +34,8 @@ pub struct HeapKeyedBackend<K> {
     pub(super) states: Vec<Slot>,
     next_ticket: u64,
     windows: ChangeWindows,
+    /// For what snapshots encode.
+    buffers: Arc<BufferPool>,
     key: PhantomData<fn(K)>,
 }
 
@@ -102,6 +106,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
             states: Vec::new(),
             next_ticket: 0,
             windows: ChangeWindows::default(),
+            buffers: Arc::default(),
             key: PhantomData,
         }
     }
@@ -262,7 +267,7 @@ impl<K: StateKey> HeapKeyedBackend<K> {
     fn cut(&mut self, cut: Cut, checkpoint: CheckpointId, base: CheckpointId) -> FrozenKeyedState {
         let ticket = SnapshotTicket(self.next_ticket);
         self.next_ticket += 1;
-        let (link, parts) = snapshot_link(ticket);
+        let (link, parts) = snapshot_link(ticket, &self.buffers);
         let mut replaced = Vec::new();
         for (state, slot) in (0..).zip(&mut self.states) {
             let groups = slot.begin_snapshot(&link, state, cut, self.key_groups);

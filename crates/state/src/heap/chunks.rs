@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use tidegate_types::KeyGroup;
 
-use crate::format::{ChunkRole, KeyedFileWriter, PieceKind, encode_entry, encode_tombstone};
+use super::buffers::{Buffer, BufferPool};
+use crate::format::{ChunkRole, KeyedFileWriter, PieceKind, encode_tombstone};
 
 /// Payload of a chunk that is written without waiting for more.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -19,10 +21,11 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 #[derive(Default)]
 struct Chunk {
     entries: u32,
-    payload: Vec<u8>,
+    payload: Buffer,
 }
 
 impl Chunk {
+    #[inline]
     fn count(&mut self, entries: u32) {
         let sum = self.entries.checked_add(entries);
         self.entries = sum.expect("a chunk is written long before 2^32 entries");
@@ -41,6 +44,13 @@ impl Filling {
         self.tombstones.payload.len() + self.entries.payload.len()
     }
 
+    /// Nothing yet. Tombstones are few and rare, so theirs is no buffer of the pool.
+    fn new(pool: &Arc<BufferPool>) -> Self {
+        let mut filling = Filling::default();
+        filling.entries.payload = pool.take(0);
+        filling
+    }
+
     fn write(self, place: (u32, KeyGroup), file: &mut KeyedFileWriter<'_>) -> io::Result<()> {
         let (state, key_group) = place;
         for (role, chunk) in [
@@ -56,6 +66,7 @@ impl Filling {
 /// Chunks that are being filled.
 pub(super) struct ChunkBuffers {
     kind: PieceKind,
+    pool: Arc<BufferPool>,
     filling: BTreeMap<(u32, KeyGroup), Filling>,
     /// Those of `filling` that are due.
     full: Vec<(u32, KeyGroup)>,
@@ -64,9 +75,10 @@ pub(super) struct ChunkBuffers {
 
 impl ChunkBuffers {
     /// Buffers for a piece of this kind.
-    pub(super) fn new(kind: PieceKind) -> Self {
+    pub(super) fn new(kind: PieceKind, pool: Arc<BufferPool>) -> Self {
         ChunkBuffers {
             kind,
+            pool,
             filling: BTreeMap::new(),
             full: Vec::new(),
             waiting_bytes: 0,
@@ -75,12 +87,14 @@ impl ChunkBuffers {
 
     /// The chunk for this state and key group.
     pub(super) fn chunk(&mut self, state: u32, key_group: KeyGroup) -> OpenChunk<'_> {
-        let filling = self.filling.entry((state, key_group)).or_default();
+        let place = (state, key_group);
+        let filling = self.filling.entry(place);
+        let filling = filling.or_insert_with(|| Filling::new(&self.pool));
         OpenChunk {
             kind: self.kind,
             bytes_before: filling.bytes(),
             filling,
-            place: (state, key_group),
+            place,
             full: &mut self.full,
             waiting_bytes: &mut self.waiting_bytes,
         }
@@ -123,15 +137,14 @@ pub(super) struct OpenChunk<'a> {
 }
 
 impl OpenChunk<'_> {
-    /// Appends an entry whose parts `key` and `value` write.
+    /// Appends an entry, which `encode` writes.
     #[inline]
     pub(super) fn append(
         &mut self,
-        key: impl FnOnce(&mut Vec<u8>),
-        value: impl FnOnce(&mut Vec<u8>) -> postcard::Result<()>,
+        encode: impl FnOnce(&mut Vec<u8>) -> postcard::Result<()>,
     ) -> postcard::Result<()> {
         let chunk = &mut self.filling.entries;
-        encode_entry(&mut chunk.payload, key, value)?;
+        encode(&mut chunk.payload)?;
         chunk.count(1);
         Ok(())
     }
@@ -203,7 +216,7 @@ mod tests {
     fn written(payloads: &[(u16, usize)]) -> (Vec<(u16, u32, u64)>, usize) {
         let (mut out, mut most) = (Vec::new(), 0);
         let mut file = KeyedFileWriter::start(&mut out, index()).unwrap();
-        let mut chunks = ChunkBuffers::new(PieceKind::Full);
+        let mut chunks = ChunkBuffers::new(PieceKind::Full, Arc::default());
         for &(group, bytes) in payloads {
             chunks
                 .chunk(0, KeyGroup(group))

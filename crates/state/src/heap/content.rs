@@ -5,7 +5,7 @@ use super::chunks::OpenChunk;
 use super::entry_key::EntryKey;
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
-use crate::format::{decode_value, encode_value};
+use crate::format::{decode_value, encode_entry, encode_value};
 use crate::key::{KeyError, StateKey};
 
 /// The content of an entry of a table. A clone shares nothing that either side can change: it is
@@ -13,6 +13,10 @@ use crate::key::{KeyError, StateKey};
 pub(super) trait Content: Clone + Send + 'static {
     /// What one entry of a file contributes. Kinds that have several per key see them in any order.
     type Part;
+
+    /// Whether each content is one entry of a file, which [`encode_entry`](Self::encode_entry)
+    /// appends.
+    const IS_ONE_ENTRY: bool;
 
     /// Appends what the keys of all entries for this content begin with: the key itself, but for
     /// map keys. A tombstone has only that.
@@ -26,13 +30,26 @@ pub(super) trait Content: Clone + Send + 'static {
         EntryKey::decode(bytes)
     }
 
+    /// Appends the entry that this content is.
+    ///
+    /// # Panics
+    /// If [it isn't one](Self::IS_ONE_ENTRY).
+    fn encode_entry<K: StateKey, N: StateKey>(
+        &self,
+        key: &EntryKey<K, N>,
+        out: &mut Vec<u8>,
+    ) -> postcard::Result<()>;
+
     /// Appends all entries for this content. Kinds that have several per key first forget what
     /// earlier pieces have of it.
+    #[inline]
     fn encode<K: StateKey, N: StateKey>(
         &self,
         key: &EntryKey<K, N>,
         chunk: &mut OpenChunk<'_>,
-    ) -> postcard::Result<()>;
+    ) -> postcard::Result<()> {
+        chunk.append(|out| self.encode_entry(key, out))
+    }
 
     /// Reads entry `entry` of a chunk.
     fn decode<K: StateKey, N: StateKey>(
@@ -55,15 +72,18 @@ pub(super) struct Single<V>(pub(super) V);
 impl<V: StateValue> Content for Single<V> {
     type Part = V;
 
+    const IS_ONE_ENTRY: bool = true;
+
     #[inline]
-    fn encode<K: StateKey, N: StateKey>(
+    fn encode_entry<K: StateKey, N: StateKey>(
         &self,
         key: &EntryKey<K, N>,
-        chunk: &mut OpenChunk<'_>,
+        out: &mut Vec<u8>,
     ) -> postcard::Result<()> {
-        chunk.append(|out| key.encode(out), |out| encode_value(&self.0, out))
+        encode_entry(out, |out| key.encode(out), |out| encode_value(&self.0, out))
     }
 
+    #[inline]
     fn decode<K: StateKey, N: StateKey>(
         entry: u32,
         key: &[u8],
@@ -73,6 +93,7 @@ impl<V: StateValue> Content for Single<V> {
         Ok((key, decode_value(entry, value)?))
     }
 
+    #[inline]
     fn from_part(part: V) -> Self {
         Single(part)
     }

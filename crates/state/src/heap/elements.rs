@@ -11,12 +11,11 @@ use std::sync::Arc;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use super::chunks::OpenChunk;
 use super::content::Content;
 use super::entry_key::EntryKey;
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
-use crate::format::{decode_value, encode_value};
+use crate::format::{decode_value, encode_entry, encode_value};
 use crate::key::StateKey;
 
 /// Elements of a block that is not appended to any more.
@@ -183,12 +182,14 @@ impl<T: StateValue> Serialize for Elements<T> {
 impl<T: StateValue> Content for Elements<T> {
     type Part = Vec<T>;
 
-    fn encode<K: StateKey, N: StateKey>(
+    const IS_ONE_ENTRY: bool = true;
+
+    fn encode_entry<K: StateKey, N: StateKey>(
         &self,
         key: &EntryKey<K, N>,
-        chunk: &mut OpenChunk<'_>,
+        out: &mut Vec<u8>,
     ) -> postcard::Result<()> {
-        chunk.append(|out| key.encode(out), |out| encode_value(self, out))
+        encode_entry(out, |out| key.encode(out), |out| encode_value(self, out))
     }
 
     fn decode<K: StateKey, N: StateKey>(

@@ -1,6 +1,7 @@
 //! A snapshot on its way to a file.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use tidegate_types::CheckpointId;
 
@@ -66,7 +67,7 @@ impl FrozenKeyedState {
         let states = index.states.clone();
         let key_groups = index.key_groups;
         let write = |cause| StateError::Write { cause };
-        let mut chunks = ChunkBuffers::new(index.kind());
+        let mut chunks = ChunkBuffers::new(index.kind(), Arc::clone(&parts.pool));
         let mut file = KeyedFileWriter::start(out, index).map_err(write)?;
         let mut states_done = 0;
         while states_done < states.len() {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tidegate_types::KeyGroup;
 
+use super::buffers::BufferPool;
 use super::chunks::ChunkBuffers;
 
 /// Identifies one snapshot of one backend, to cancel it.
@@ -49,6 +50,8 @@ pub(super) struct SnapshotLink {
     pub(super) ticket: SnapshotTicket,
     parts: Sender<FrozenPart>,
     shared: Arc<Shared>,
+    /// For what is encoded.
+    pub(super) pool: Arc<BufferPool>,
 }
 
 impl SnapshotLink {
@@ -73,6 +76,8 @@ impl SnapshotLink {
 pub(super) struct SnapshotReceiver {
     parts: Receiver<FrozenPart>,
     shared: Arc<Shared>,
+    /// For what is encoded.
+    pub(super) pool: Arc<BufferPool>,
 }
 
 impl SnapshotReceiver {
@@ -91,18 +96,22 @@ impl Drop for SnapshotReceiver {
 }
 
 /// Both ends for one snapshot.
-pub(super) fn snapshot_link(ticket: SnapshotTicket) -> (SnapshotLink, SnapshotReceiver) {
+pub(super) fn snapshot_link(
+    ticket: SnapshotTicket,
+    pool: &Arc<BufferPool>,
+) -> (SnapshotLink, SnapshotReceiver) {
     let (sender, receiver) = channel();
     let shared = Arc::new(Shared::default());
-    (
-        SnapshotLink {
-            ticket,
-            parts: sender,
-            shared: Arc::clone(&shared),
-        },
-        SnapshotReceiver {
-            parts: receiver,
-            shared,
-        },
-    )
+    let link = SnapshotLink {
+        ticket,
+        parts: sender,
+        shared: Arc::clone(&shared),
+        pool: Arc::clone(pool),
+    };
+    let parts = SnapshotReceiver {
+        parts: receiver,
+        shared,
+        pool: Arc::clone(pool),
+    };
+    (link, parts)
 }

@@ -19,6 +19,7 @@ mod access;
 mod aggregating;
 mod backend;
 mod bound;
+mod buffers;
 mod changes;
 mod chunks;
 mod content;

@@ -1,62 +1,157 @@
-//! Copied entries, and keys that are gone, on their way to the writers.
+//! Entries of a snapshot, and keys that are gone, on their way to the writers.
+//!
+//! Entries that own memory are copied, and encoded by the writer. Plain ones are encoded right away
+//! ([`Pack::ENCODES`]): that takes hardly longer than copying them, and saves the writer a pass over
+//! memory.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_types::KeyGroup;
 
+use super::buffers::{Buffer, BufferPool};
 use super::changes::Removed;
 use super::chunks::ChunkBuffers;
 use super::content::Content;
 use super::entry_key::EntryKey;
 use super::link::FrozenPack;
+use super::snapshot::{clamp, max};
 use crate::key::StateKey;
 
-/// Entries copied out of a state, in runs of the same key group.
+/// Bytes of entries, copied or encoded, that are sent on together.
+const PACK_BYTES: usize = 64 << 10;
+
+/// Entries in a row of the same key group.
+struct Run {
+    key_group: KeyGroup,
+    /// How many entries there are up to its end, from the beginning of the pack.
+    entries_end: usize,
+    /// Where it ends in the encoded bytes, if there are any.
+    bytes_end: usize,
+}
+
+/// Entries of a state, in runs of the same key group.
 pub(super) struct Pack<K, C, N> {
-    entries: Vec<(EntryKey<K, N>, C)>,
-    /// Key group of each run, and where it ends in `entries`.
-    runs: Vec<(KeyGroup, usize)>,
+    copied: Vec<(EntryKey<K, N>, C)>,
+    encoded: Buffer,
+    /// Number of entries, copied or encoded.
+    entries: usize,
+    runs: Vec<Run>,
+    /// The first entry that couldn't be encoded, for the writer to report.
+    failed: Option<(KeyGroup, postcard::Error)>,
 }
 
 impl<K, C, N> Default for Pack<K, C, N> {
     fn default() -> Self {
         Pack {
-            entries: Vec::new(),
+            copied: Vec::new(),
+            encoded: Buffer::default(),
+            entries: 0,
             runs: Vec::new(),
+            failed: None,
         }
     }
 }
 
 impl<K: StateKey, C: Content, N: StateKey> Pack<K, C, N> {
+    /// Whether entries are encoded as they are added. Not if they own memory: how long it takes to
+    /// encode them can't be seen, and the worker waits for it.
+    const ENCODES: bool = C::IS_ONE_ENTRY && !std::mem::needs_drop::<(EntryKey<K, N>, C)>();
+
+    /// Entries of a full pack. Those that own heap memory may be large, so there are fewer.
+    const ENTRIES_MAX: usize = {
+        let entries = PACK_BYTES / max(size_of::<(EntryKey<K, N>, C)>(), 1);
+        let most = match std::mem::needs_drop::<(EntryKey<K, N>, C)>() {
+            true => 512,
+            false => 4096,
+        };
+        clamp(entries, 16, most)
+    };
+
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries == 0 && self.failed.is_none()
     }
 
-    pub(super) fn reserve(&mut self, entries: usize) {
-        self.entries.reserve(entries);
+    /// Whether it is worth sending.
+    pub(super) fn is_full(&self) -> bool {
+        match Self::ENCODES {
+            true => self.encoded.len() >= PACK_BYTES,
+            false => self.entries >= Self::ENTRIES_MAX,
+        }
+    }
+
+    /// Makes room in an empty pack, if the table has `entries` entries, and `more` may be added to
+    /// a pack that is not full.
+    pub(super) fn begin(&mut self, entries: usize, more: usize, pool: &Arc<BufferPool>) {
+        if !Self::ENCODES {
+            self.copied.reserve(entries.min(Self::ENTRIES_MAX) + more);
+            return;
+        }
+        let entry_bytes = 2 * size_of::<(EntryKey<K, N>, C)>();
+        let bytes = entries.saturating_mul(entry_bytes).min(PACK_BYTES);
+        self.encoded = pool.take(bytes + more * entry_bytes);
     }
 
     #[inline]
-    pub(super) fn push(&mut self, entry: (EntryKey<K, N>, C)) {
-        self.entries.push(entry);
+    pub(super) fn push(&mut self, entry: &(EntryKey<K, N>, C), key_group: KeyGroup) {
+        if !Self::ENCODES {
+            self.copied.push(entry.clone());
+        } else if let Err(cause) = entry.1.encode_entry(&entry.0, &mut self.encoded) {
+            // Nothing of the pack is written then, so what there is of the entry may stay.
+            self.failed.get_or_insert((key_group, cause));
+        }
+        self.entries += 1;
     }
 
     /// Notes that the entries pushed since the last run are of this key group.
     pub(super) fn end_run(&mut self, key_group: KeyGroup) {
-        let end = self.entries.len();
+        let (entries_end, bytes_end) = (self.entries, self.encoded.len());
         match self.runs.last_mut() {
-            Some((last, last_end)) if *last == key_group => *last_end = end,
-            _ => self.runs.push((key_group, end)),
+            Some(last) if last.key_group == key_group => {
+                (last.entries_end, last.bytes_end) = (entries_end, bytes_end);
+            }
+            _ => self.runs.push(Run {
+                key_group,
+                entries_end,
+                bytes_end,
+            }),
         }
     }
 
     pub(super) fn share(self) -> Arc<dyn FrozenPack> {
         Arc::new(SharedPack(Mutex::new(self)))
+    }
+
+    /// Hands the entries to the chunks of their key groups.
+    fn encode_into(
+        &self,
+        state: u32,
+        chunks: &mut ChunkBuffers,
+    ) -> Result<(), (KeyGroup, postcard::Error)> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let (mut entries, mut bytes) = (0, 0);
+        for run in &self.runs {
+            let mut chunk = chunks.chunk(state, run.key_group);
+            if Self::ENCODES {
+                let count = u32::try_from(run.entries_end - entries);
+                let count = count.expect("a pack is sent long before 2^32 entries");
+                chunk.append_raw(count, &self.encoded[bytes..run.bytes_end]);
+            } else {
+                for (key, content) in &self.copied[entries..run.entries_end] {
+                    content
+                        .encode(key, &mut chunk)
+                        .map_err(|cause| (run.key_group, cause))?;
+                }
+            }
+            (entries, bytes) = (run.entries_end, run.bytes_end);
+        }
+        Ok(())
     }
 }
 
@@ -72,17 +167,7 @@ impl<K: StateKey, C: Content, N: StateKey> FrozenPack for SharedPack<K, C, N> {
     ) -> Result<(), (KeyGroup, postcard::Error)> {
         // A poisoned lock only means that the serialiser panicked for another snapshot.
         let pack = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut start = 0;
-        for &(key_group, end) in &pack.runs {
-            let mut chunk = chunks.chunk(state, key_group);
-            for (key, content) in &pack.entries[start..end] {
-                content
-                    .encode(key, &mut chunk)
-                    .map_err(|cause| (key_group, cause))?;
-            }
-            start = end;
-        }
-        Ok(())
+        pack.encode_into(state, chunks)
     }
 }
 

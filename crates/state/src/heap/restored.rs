@@ -16,7 +16,7 @@ use super::link::{FrozenPack, FrozenPart, SnapshotLink};
 use super::windows::{Cut, Extent};
 use crate::descriptor::StateKind;
 use crate::error::{LoadError, StateError};
-use crate::format::{Entries, StateMeta, Tombstones};
+use crate::format::{Entries, StateMeta, Tombstones, encode_entry};
 
 /// Payload of one chunk, as read.
 #[derive(Clone, Default)]
@@ -211,8 +211,9 @@ impl FrozenPack for RawTable {
                 out.extend_from_slice(value);
                 Ok(())
             };
+            let key = |out: &mut Vec<u8>| out.extend_from_slice(key);
             chunk
-                .append(|out| out.extend_from_slice(key), value)
+                .append(|out| encode_entry(out, key, value))
                 .map_err(|cause| (self.key_group, cause))?;
         }
         Ok(())

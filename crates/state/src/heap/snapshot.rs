@@ -35,9 +35,6 @@ const PAGE_BUCKETS_MIN: usize = 8;
 /// Buckets of a page, however small an entry is.
 const PAGE_BUCKETS_MAX: usize = 64;
 
-/// Bytes of entries that are sent on together.
-const PACK_BYTES: usize = 64 << 10;
-
 /// Below this number of buckets they are looked at one by one.
 const SPARSE_BUCKETS: u32 = 16;
 
@@ -117,20 +114,6 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     const PAGES_AT_ONCE: usize = match std::mem::needs_drop::<(EntryKey<K, N>, C)>() {
         true => 1,
         false => 4,
-    };
-
-    /// Entries per pack. Those that own heap memory may be large, so there are fewer.
-    const PACK_ENTRIES: usize = {
-        let most = if std::mem::needs_drop::<(EntryKey<K, N>, C)>() {
-            512
-        } else {
-            4096
-        };
-        clamp(
-            PACK_BYTES / max(size_of::<(EntryKey<K, N>, C)>(), 1),
-            16,
-            most,
-        )
     };
 
     /// The instant of a snapshot: from here on, changes are not part of it. Returns the key groups
@@ -400,13 +383,15 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
             false => &mut snapshot.outbox,
         };
         if outbox.is_empty() {
-            outbox.reserve(self.len.min(Self::PACK_ENTRIES) + Self::PAGE_BUCKETS);
+            outbox.begin(self.len, Self::PAGE_BUCKETS, &snapshot.link.pool);
         }
         let before = outbox.len();
-        gather(&shard.entries, first..last, wanted, fresh, outbox);
+        let key_group = KeyGroup(self.key_groups.start + index as u16);
+        let buckets = (&shard.entries, first..last, wanted);
+        gather(buckets, fresh, (outbox, key_group));
         let copied = outbox.len() - before;
-        outbox.end_run(KeyGroup(self.key_groups.start + index as u16));
-        if outbox.len() >= Self::PACK_ENTRIES {
+        outbox.end_run(key_group);
+        if outbox.is_full() {
             match alone {
                 true => self.send_own(at),
                 false => self.send_outbox(at),
@@ -442,11 +427,9 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
 /// Adds the entries in the wanted ones of at most 64 buckets, but for the fresh one.
 #[inline]
 fn gather<K: StateKey, C: Content, N: StateKey>(
-    entries: &HashTable<(EntryKey<K, N>, C)>,
-    buckets: Range<usize>,
-    mut wanted: u64,
+    (entries, buckets, mut wanted): (&HashTable<(EntryKey<K, N>, C)>, Range<usize>, u64),
     fresh: Option<usize>,
-    outbox: &mut Pack<K, C, N>,
+    (outbox, key_group): (&mut Pack<K, C, N>, KeyGroup),
 ) {
     let first = buckets.start;
     if wanted.count_ones() < SPARSE_BUCKETS {
@@ -456,7 +439,7 @@ fn gather<K: StateKey, C: Content, N: StateKey>(
             if let Some(entry) = entries.get_bucket(bucket)
                 && Some(bucket) != fresh
             {
-                outbox.push(entry.clone());
+                outbox.push(entry, key_group);
             }
         }
         return;
@@ -472,15 +455,16 @@ fn gather<K: StateKey, C: Content, N: StateKey>(
     }
     for at in &full[..count] {
         let entry = entries.get_bucket(first + usize::from(*at));
-        outbox.push(entry.expect("the bucket was just seen full").clone());
+        let entry = entry.expect("the bucket was just seen full");
+        outbox.push(entry, key_group);
     }
 }
 
-const fn max(a: usize, b: usize) -> usize {
+pub(super) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-const fn clamp(value: usize, least: usize, most: usize) -> usize {
+pub(super) const fn clamp(value: usize, least: usize, most: usize) -> usize {
     if value < least {
         least
     } else if value > most {

@@ -14,7 +14,7 @@ use super::entry_key::EntryKey;
 use super::map_tree::{Entry, MapTree, TreeEntries, find};
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
-use crate::format::{decode_value, encode_value};
+use crate::format::{decode_value, encode_entry, encode_value};
 use crate::key::{KeyError, StateKey};
 
 /// A sorted map.
@@ -189,6 +189,8 @@ impl<MK, MV> ExactSizeIterator for MapEntries<'_, MK, MV> {}
 impl<MK: StateKey + Ord, MV: StateValue> Content for Sorted<MK, MV> {
     type Part = (MK, MV);
 
+    const IS_ONE_ENTRY: bool = false;
+
     fn encode_key<K: StateKey, N: StateKey>(key: &EntryKey<K, N>, out: &mut Vec<u8>) {
         key.encode_element(out);
     }
@@ -199,6 +201,14 @@ impl<MK: StateKey + Ord, MV: StateValue> Content for Sorted<MK, MV> {
             0 => Ok(stream_key),
             bytes => Err(KeyError::Trailing { bytes }),
         }
+    }
+
+    fn encode_entry<K: StateKey, N: StateKey>(
+        &self,
+        _key: &EntryKey<K, N>,
+        _out: &mut Vec<u8>,
+    ) -> postcard::Result<()> {
+        unreachable!("a map is as many entries as it has keys")
     }
 
     fn encode<K: StateKey, N: StateKey>(
@@ -212,7 +222,7 @@ impl<MK: StateKey + Ord, MV: StateValue> Content for Sorted<MK, MV> {
                 Self::encode_key(key, out);
                 map_key.encode_element(out);
             };
-            chunk.append(key, |out| encode_value(value, out))?;
+            chunk.append(|out| encode_entry(out, key, |out| encode_value(value, out)))?;
         }
         Ok(())
     }
