@@ -9,6 +9,7 @@ use tidegate_types::{KeyGroup, KeyGroupRange};
 
 use super::content::Content;
 use super::link::{SnapshotLink, SnapshotTicket};
+use super::restore::entries_at_most;
 use super::restored::{RawChunk, RawLayer};
 use super::shards::{LoadRefusal, Shards};
 use super::snapshot::SnapshotProgress;
@@ -37,6 +38,8 @@ pub(super) trait BoundState {
     fn begin_snapshot(&self, link: SnapshotLink, state: u32, cut: Cut) -> Vec<KeyGroup>;
     fn advance(&self, budget: &mut usize, throttle: bool) -> SnapshotProgress;
     fn cancel(&self, ticket: SnapshotTicket);
+    /// Makes room for so many entries of a file, if each becomes one of the table.
+    fn expect_entries(&self, group: KeyGroup, entries: usize);
     /// Adds the entries of one chunk.
     fn load(&self, group: KeyGroup, chunk: &RawChunk) -> Result<(), LoadError>;
     /// Applies what a piece of changes says of a key group.
@@ -95,6 +98,16 @@ where
 
     fn cancel(&self, ticket: SnapshotTicket) {
         self.table.borrow_mut().shards_mut().cancel(ticket);
+    }
+
+    fn expect_entries(&self, group: KeyGroup, entries: usize) {
+        // A map is one entry per map key: how many maps there are is not known.
+        if C::IS_ONE_ENTRY {
+            let mut table = self.table.borrow_mut();
+            let shards = table.shards_mut();
+            shards.begin_load();
+            shards.reserve(group, entries);
+        }
     }
 
     fn load(&self, group: KeyGroup, chunk: &RawChunk) -> Result<(), LoadError> {
@@ -157,9 +170,9 @@ fn load_chunk<K: StateKey, C: Content, N: StateKey>(
     group: KeyGroup,
     chunk: &RawChunk,
 ) -> Result<(), LoadError> {
-    // A corrupt count must not reserve more than the payload can hold: 2 bytes per entry.
     let RawChunk { entries, payload } = chunk;
-    shards.reserve(group, (*entries as usize).min(payload.len() / 2));
+    // Where room was made before, there is enough.
+    shards.reserve(group, entries_at_most(*entries, payload.len() as u64));
     for read in Entries::new(payload, *entries) {
         let (entry, key, value) = read?;
         let (key, part) = C::decode(entry, key, value)?;

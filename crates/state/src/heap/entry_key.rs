@@ -74,6 +74,7 @@ impl<K: StateKey, N: StateKey> EntryKey<K, N> {
     }
 
     /// Reads what [`encode`](Self::encode) appends.
+    #[inline]
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, KeyError> {
         if has_namespace::<N>() {
             let (key, namespace) = <(K, N)>::decode(bytes)?;

@@ -199,8 +199,10 @@ impl<K: StateKey> ChainRestore<'_, K> {
         positions: &[usize],
         damaged: impl Fn(FileError) -> StateError,
     ) -> Result<(), StateError> {
+        let chunks = reader.chunks_in(self.backend.key_groups);
+        self.make_room(&chunks, positions);
         let mut raw = RawChunk::default();
-        for chunk in reader.chunks_in(self.backend.key_groups) {
+        for chunk in chunks {
             reader
                 .read_chunk(&chunk, &mut raw.payload)
                 .map_err(&damaged)?;
@@ -213,6 +215,22 @@ impl<K: StateKey> ChainRestore<'_, K> {
             loaded.map_err(|cause| load_error(slot, chunk.key_group, cause))?;
         }
         Ok(())
+    }
+
+    /// Makes room for all entries of a full piece at once, so that tables need not grow as they are
+    /// filled. No more than the payloads can hold, whatever the counts say.
+    fn make_room(&mut self, chunks: &[ChunkIndex], positions: &[usize]) {
+        let mut tables = BTreeMap::<_, usize>::new();
+        for chunk in chunks {
+            let table = (chunk.state, chunk.key_group.0);
+            *tables.entry(table).or_default() +=
+                entries_at_most(chunk.entries, chunk.payload_bytes);
+        }
+        for ((state, key_group), entries) in tables {
+            if let Slot::Bound(_, state) = &self.backend.states[positions[state as usize]] {
+                state.expect_entries(KeyGroup(key_group), entries);
+            }
+        }
     }
 
     /// Forgets what the piece holds as a whole, and states that it doesn't know.
@@ -269,6 +287,13 @@ impl<K: StateKey> ChainRestore<'_, K> {
         }
         Ok(())
     }
+}
+
+/// How many entries a chunk can hold at most, if it says that it holds `entries`: each takes two
+/// bytes, for the lengths of key and value.
+pub(super) fn entries_at_most(entries: u32, payload_bytes: u64) -> usize {
+    let fit = usize::try_from(payload_bytes / 2).unwrap_or(usize::MAX);
+    fit.min(entries as usize)
 }
 
 fn load_error(slot: &Slot, key_group: KeyGroup, cause: LoadError) -> StateError {

@@ -306,6 +306,7 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     }
 
     /// Adds what a restored entry of key group `group` holds.
+    #[inline]
     pub(super) fn load(
         &mut self,
         group: KeyGroup,

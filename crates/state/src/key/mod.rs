@@ -90,6 +90,7 @@ pub trait StateKey: Clone + Eq + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`KeyError`] if `bytes` isn't exactly the canonical encoding of a key.
+    #[inline]
     fn decode(mut bytes: &[u8]) -> Result<Self, KeyError> {
         let key = Self::decode_element(&mut bytes)?;
         if !bytes.is_empty() {
@@ -140,6 +141,7 @@ pub(crate) fn schema_of<K: StateKey>() -> String {
 }
 
 /// Takes `count` bytes off the front of `input`.
+#[inline]
 fn take<'a>(input: &mut &'a [u8], count: usize) -> Result<&'a [u8], KeyError> {
     let (head, tail) = input.split_at_checked(count).ok_or(KeyError::Truncated {
         missing: count.saturating_sub(input.len()),
