@@ -74,6 +74,7 @@ mod entry;
 mod footer;
 mod piece;
 mod read;
+mod short;
 mod write;
 
 use std::io;
@@ -84,6 +85,7 @@ pub(crate) use entry::{
 pub use footer::{ChunkIndex, FileIndex, StateMeta};
 pub use piece::{ChunkRole, PieceKind, ReplacedTables};
 pub use read::KeyedFileReader;
+pub(crate) use short::encode_short_entry;
 pub(crate) use write::KeyedFileWriter;
 
 /// The version this module writes, and the only one it reads.

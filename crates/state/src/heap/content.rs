@@ -5,7 +5,7 @@ use super::chunks::OpenChunk;
 use super::entry_key::EntryKey;
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
-use crate::format::{decode_value, encode_entry, encode_value};
+use crate::format::{decode_value, encode_entry, encode_short_entry, encode_value};
 use crate::key::{KeyError, StateKey};
 
 /// The content of an entry of a table. A clone shares nothing that either side can change: it is
@@ -80,6 +80,11 @@ impl<V: StateValue> Content for Single<V> {
         key: &EntryKey<K, N>,
         out: &mut Vec<u8>,
     ) -> postcard::Result<()> {
+        if let Some(key) = key.fixed_encoding()
+            && encode_short_entry(out, key, &self.0)
+        {
+            return Ok(());
+        }
         encode_entry(out, |out| key.encode(out), |out| encode_value(&self.0, out))
     }
 

@@ -7,7 +7,7 @@
 
 use std::any::TypeId;
 
-use crate::key::{BorrowedKey, KeyError, StateKey, schema_of};
+use crate::key::{BorrowedKey, FixedEncoding, KeyError, StateKey, schema_of};
 use crate::scope::Scope;
 
 /// The key of an entry. As large as `K` where there is no namespace.
@@ -55,6 +55,16 @@ impl<K: StateKey, N: StateKey> EntryKey<K, N> {
     #[inline]
     pub(super) fn table_hash(&self) -> u64 {
         table_hash(self.key.key_hash(), &self.namespace)
+    }
+
+    /// What [`encode`](Self::encode) appends, if it is short and always as long.
+    #[inline]
+    pub(super) fn fixed_encoding(&self) -> Option<FixedEncoding> {
+        let key = self.key.fixed_encoding()?;
+        match has_namespace::<N>() {
+            true => key.then(self.namespace.fixed_encoding()?),
+            false => Some(key),
+        }
     }
 
     /// Appends the key part of an entry that has nothing but key and namespace.
@@ -189,5 +199,38 @@ impl<'a, Q: ?Sized, N> Lookup<'a, Q, N> {
             key: self.key.to_key(),
             namespace: self.namespace.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded<K: StateKey, N: StateKey>(key: &EntryKey<K, N>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        key.encode(&mut bytes);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn short_keys_are_encoded_alike(key: u64, namespace: u32) {
+            let within = EntryKey { key, namespace };
+            let fixed = within.fixed_encoding().unwrap();
+            prop_assert_eq!(&fixed.padded()[..fixed.width()], encoded(&within));
+            let alone = EntryKey { key, namespace: () };
+            let fixed = alone.fixed_encoding().unwrap();
+            prop_assert_eq!(&fixed.padded()[..fixed.width()], encoded(&alone));
+        }
+    }
+
+    #[test]
+    fn a_namespace_may_be_too_much_or_of_any_length() {
+        let (key, namespace) = (1u128, 2u8);
+        assert_eq!(EntryKey { key, namespace }.fixed_encoding(), None);
+        let (key, namespace) = (1u8, "2".to_owned());
+        assert_eq!(EntryKey { key, namespace }.fixed_encoding(), None);
     }
 }

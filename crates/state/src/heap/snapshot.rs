@@ -387,8 +387,13 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         }
         let before = outbox.len();
         let key_group = KeyGroup(self.key_groups.start + index as u16);
-        let buckets = (&shard.entries, first..last, wanted);
-        gather(buckets, fresh, (outbox, key_group));
+        gather(
+            &shard.entries,
+            (first..last, wanted),
+            fresh,
+            outbox,
+            key_group,
+        );
         let copied = outbox.len() - before;
         outbox.end_run(key_group);
         if outbox.is_full() {
@@ -427,36 +432,32 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
 /// Adds the entries in the wanted ones of at most 64 buckets, but for the fresh one.
 #[inline]
 fn gather<K: StateKey, C: Content, N: StateKey>(
-    (entries, buckets, mut wanted): (&HashTable<(EntryKey<K, N>, C)>, Range<usize>, u64),
+    entries: &HashTable<(EntryKey<K, N>, C)>,
+    (buckets, mut wanted): (Range<usize>, u64),
     fresh: Option<usize>,
-    (outbox, key_group): (&mut Pack<K, C, N>, KeyGroup),
+    outbox: &mut Pack<K, C, N>,
+    key_group: KeyGroup,
 ) {
     let first = buckets.start;
-    if wanted.count_ones() < SPARSE_BUCKETS {
-        while wanted != 0 {
-            let bucket = first + wanted.trailing_zeros() as usize;
-            wanted &= wanted - 1;
-            if let Some(entry) = entries.get_bucket(bucket)
-                && Some(bucket) != fresh
-            {
-                outbox.push(entry, key_group);
-            }
+    if let Some(fresh) = fresh
+        && buckets.contains(&fresh)
+    {
+        wanted &= !(1 << (fresh - first));
+    }
+    // Which buckets are full is unpredictable, so it is found out first, without branches.
+    if wanted.count_ones() >= SPARSE_BUCKETS {
+        let mut full = 0;
+        for (at, bucket) in buckets.enumerate() {
+            full |= u64::from(entries.get_bucket(bucket).is_some()) << at;
         }
-        return;
+        wanted &= full;
     }
-    // Which buckets are full is unpredictable, so they are listed first, without branches.
-    let (mut full, mut count) = ([0u8; PAGE_BUCKETS_MAX], 0);
-    for bucket in buckets {
-        full[count] = (bucket - first) as u8;
-        let copy = entries.get_bucket(bucket).is_some()
-            & (Some(bucket) != fresh)
-            & (wanted >> (bucket - first) & 1 == 1);
-        count += usize::from(copy);
-    }
-    for at in &full[..count] {
-        let entry = entries.get_bucket(first + usize::from(*at));
-        let entry = entry.expect("the bucket was just seen full");
-        outbox.push(entry, key_group);
+    while wanted != 0 {
+        let bucket = first + wanted.trailing_zeros() as usize;
+        wanted &= wanted - 1;
+        if let Some(entry) = entries.get_bucket(bucket) {
+            outbox.push(entry, key_group);
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use compact_str::CompactString;
 use tidegate_types::hash_bytes;
 
 use super::short::same_bytes;
-use super::{KeyError, StateKey, take};
+use super::{FixedEncoding, KeyError, StateKey, take};
 
 macro_rules! integer_keys {
-    ($($type:ty),*) => {$(
+    ($($type:ty as $unsigned:ty),*) => {$(
         impl StateKey for $type {
             fn schema(out: &mut String) {
                 out.push_str(stringify!($type));
@@ -25,6 +25,12 @@ macro_rules! integer_keys {
             }
 
             #[inline]
+            fn fixed_encoding(&self) -> Option<FixedEncoding> {
+                let bits = *self as $unsigned;
+                Some(FixedEncoding::new(bits.into(), size_of::<$type>()))
+            }
+
+            #[inline]
             fn key_hash(&self) -> u64 {
                 hash_bytes(&self.to_le_bytes())
             }
@@ -32,7 +38,18 @@ macro_rules! integer_keys {
     )*};
 }
 
-integer_keys!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
+integer_keys!(
+    u8 as u8,
+    u16 as u16,
+    u32 as u32,
+    u64 as u64,
+    u128 as u128,
+    i8 as u8,
+    i16 as u16,
+    i32 as u32,
+    i64 as u64,
+    i128 as u128
+);
 
 macro_rules! pointer_sized_keys {
     ($($type:ty as $wide:ty),*) => {$(
@@ -52,6 +69,11 @@ macro_rules! pointer_sized_keys {
                     value: wide as u64,
                     of: stringify!($type),
                 })
+            }
+
+            #[inline]
+            fn fixed_encoding(&self) -> Option<FixedEncoding> {
+                (*self as $wide).fixed_encoding()
             }
 
             #[inline]
@@ -86,6 +108,11 @@ impl StateKey for bool {
     }
 
     #[inline]
+    fn fixed_encoding(&self) -> Option<FixedEncoding> {
+        u8::from(*self).fixed_encoding()
+    }
+
+    #[inline]
     fn key_hash(&self) -> u64 {
         u8::from(*self).key_hash()
     }
@@ -107,6 +134,11 @@ impl StateKey for char {
             value: value.into(),
             of: "char",
         })
+    }
+
+    #[inline]
+    fn fixed_encoding(&self) -> Option<FixedEncoding> {
+        u32::from(*self).fixed_encoding()
     }
 
     #[inline]

@@ -23,6 +23,7 @@
 //! hash of the encoding. Floats are no keys: they have several zeros and NaNs.
 
 mod borrowed;
+mod fixed;
 mod impls;
 mod short;
 
@@ -31,6 +32,8 @@ use std::cell::Cell;
 use tidegate_types::hash_bytes;
 
 pub use borrowed::{BorrowedKey, HashedKey};
+#[doc(hidden)]
+pub use fixed::FixedEncoding;
 
 /// Bytes that are no encoding of the key type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +107,15 @@ pub trait StateKey: Clone + Eq + Send + Sync + 'static {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self == other
+    }
+
+    /// The encoding, whole or within another type, if all keys of this type have equally many bytes
+    /// and no more than fit: a faster way to the bytes of [`encode`](Self::encode). An override
+    /// must give the same, and always or never.
+    #[doc(hidden)]
+    #[inline]
+    fn fixed_encoding(&self) -> Option<FixedEncoding> {
+        None
     }
 
     /// Hash of the canonical encoding, from which the key group follows. An override must give the
