@@ -93,7 +93,7 @@ mod tests {
     use crate::format::{encode_entry, encode_value};
     use crate::key::StateKey;
 
-    /// Whether the short way was taken. If so, it has to give what the other gives; if not, nothing.
+    /// Whether the short way was taken. If so, it must give what the other gives; if not, nothing.
     fn is_short<V: StateValue>(key: &impl StateKey, value: &V) -> bool {
         let (mut short, mut plain) = (vec![7; 3], vec![7; 3]);
         let fixed = key.fixed_encoding().expect("the key is of fixed width");

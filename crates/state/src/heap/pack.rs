@@ -1,7 +1,7 @@
 //! Entries of a snapshot, and keys that are gone, on their way to the writers.
 //!
-//! Entries that own memory are copied, and encoded by the writer. Plain ones are encoded right away
-//! ([`Pack::ENCODES`]): that takes hardly longer than copying them, and saves the writer a pass over
+//! Entries that own memory are copied, and encoded by the writer. Plain ones are encoded at once
+//! ([`Pack::ENCODES`]): that takes no longer than copying them, and saves the writer a pass over
 //! memory.
 
 use std::marker::PhantomData;
