@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes Flink ready as a peer of `tidegate-bench compare`: fetches its jars, which the Python package
-# `apache-flink-libraries` carries, and compiles the jobs in this folder against them.
+# Makes Flink ready as a peer of `tidegate-bench compare`: fetches its jars, which the Python
+# package `apache-flink-libraries` carries, and compiles the jobs in this folder against them.
 #
 # Everything goes into ${TIDEGATE_BENCH_HOME:-~/.cache/tidegate-bench} (about 700 MB). What is there
 # already is left alone, and jobs are compiled again only if their sources have changed.

@@ -42,6 +42,9 @@ pub(crate) enum Error {
         /// The workload.
         workload: &'static str,
     },
+    /// Flink, as a peer.
+    #[error("run on flink")]
+    Flink(#[from] crate::peers::flink::FlinkError),
     /// Whatever else.
     #[error("{what}")]
     Other {

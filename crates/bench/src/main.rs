@@ -5,6 +5,7 @@
 //! that peak memory and processor time are its own, too. Workloads are written against the facade,
 //! as a user's job is; the peers do the same work by other means.
 
+mod compare;
 mod error;
 mod generate;
 mod job;
@@ -20,17 +21,18 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidegate_types::ErrorChain;
 
-use crate::options::{Options, Workload};
+use crate::options::{Command, Options, Workload};
 use crate::outcome::Outcome;
 
 fn main() -> ExitCode {
     measure::note_process_start();
-    let Options { workload } = Options::parse();
-    match run(&workload) {
-        Ok(outcome) => {
-            print(&workload, &outcome);
-            ExitCode::SUCCESS
-        }
+    let Options { command } = Options::parse();
+    let done = match &command {
+        Command::Run(workload) => run(workload).map(|outcome| print(workload, &outcome)),
+        Command::Compare(compare) => compare::run(compare),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}", ErrorChain(&error));
             ExitCode::FAILURE

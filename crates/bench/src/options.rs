@@ -7,13 +7,25 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Runs one workload once and prints what it took.
+use crate::compare::Compare;
+
+/// Runs one workload once and prints what it took, or compares systems.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate-bench")]
 pub(crate) struct Options {
     /// What to run.
     #[command(subcommand)]
-    pub(crate) workload: Workload,
+    pub(crate) command: Command,
+}
+
+/// What the program is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// One run.
+    #[command(flatten)]
+    Run(Workload),
+    /// Many.
+    Compare(Compare),
 }
 
 /// What is measured.
@@ -208,6 +220,8 @@ pub(crate) enum Peer {
     Tidegate,
     /// An operator written by hand for timely dataflow, without checkpoints.
     Timely,
+    /// The same job on Flink 2.3, warmed up; crates/bench/flink/setup.sh gets it ready.
+    Flink,
 }
 
 impl Peer {
@@ -216,6 +230,7 @@ impl Peer {
         match self {
             Peer::Tidegate => "tidegate",
             Peer::Timely => "timely",
+            Peer::Flink => "flink",
         }
     }
 }
@@ -302,7 +317,10 @@ mod tests {
         use clap::CommandFactory;
         Options::command().debug_assert();
         let options = Options::parse_from(["bench", "keyed-count", "--keys", "1M", "--json"]);
-        assert_eq!(options.workload.common().keys, Some(1_000_000));
-        assert!(options.workload.common().json);
+        let Command::Run(workload) = options.command else {
+            panic!("one run: {options:?}");
+        };
+        assert_eq!(workload.common().keys, Some(1_000_000));
+        assert!(workload.common().json);
     }
 }

@@ -14,8 +14,8 @@ final class Keys {
     }
 
     /**
-     * The key of a record if there are {@code keys} of them. Java's signed remainder is the fast one,
-     * so one bit less of the number decides than elsewhere; keys are spread all the same.
+     * The key of a record if there are {@code keys} of them. Java's signed remainder is the fast
+     * one, so one bit less of the number decides than elsewhere; keys are spread all the same.
      */
     static long key(long number, long keys) {
         return (mix(number) >>> 1) % keys;

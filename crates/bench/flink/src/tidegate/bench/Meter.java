@@ -6,8 +6,8 @@ import org.apache.flink.api.common.functions.RuntimeContext;
  * Counts the records of one subtask, and how fast they came once it had warmed up: from a quarter
  * of what it is to see up to the last.
  *
- * <p>The clock is read every {@link #STRIDE} records, so the last ones may be missing from the rate.
- * They are never missing from the count. Each subtask reports its own rate, and the driver adds them up.
+ * <p>The clock is read every {@link #STRIDE} records, so the last ones may be missing from the
+ * rate. They are never missing from the count. Each subtask adds its own rate to that of the job.
  */
 final class Meter {
     /** A power of two. */

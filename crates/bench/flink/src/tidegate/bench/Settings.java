@@ -46,7 +46,7 @@ final class Settings {
         return number("records") / parallelism();
     }
 
-    /** Flink as fast as its settings make it: objects are reused, and no type falls back to Kryo. */
+    /** Flink as fast as settings make it: objects are reused, and no type falls back to Kryo. */
     StreamExecutionEnvironment environment() {
         Configuration configuration = new Configuration();
         configuration.setString("pipeline.object-reuse", "true");

@@ -1,10 +1,10 @@
 package tidegate.bench;
 
 /**
- * Records that are strings of 1 to 40 letters, as Tidegate's side of the suite makes them: the number
- * of the key, in hexadecimal, and a filler that begins with what no number contains.
+ * Records that are strings of 1 to 40 letters, as Tidegate's side of the suite makes them: the
+ * number of the key, in hexadecimal, and a filler that begins with what no number contains.
  *
- * <p>Each string is made once and then handed out again and again, which costs less than to make it.
+ * <p>Each string is made once and then handed out again and again, which costs less.
  */
 final class Texts implements Numbers.Maker<String> {
     private static final long serialVersionUID = 1;

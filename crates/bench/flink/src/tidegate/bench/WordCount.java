@@ -23,7 +23,8 @@ public final class WordCount {
         Settings settings = new Settings(arguments);
         StreamExecutionEnvironment environment = settings.environment();
         FileSource<String> files =
-                FileSource.forRecordStreamFormat(new TextLineInputFormat(), paths(settings)).build();
+                FileSource.forRecordStreamFormat(new TextLineInputFormat(), paths(settings))
+                        .build();
         environment
                 .fromSource(files, WatermarkStrategy.noWatermarks(), "lines")
                 .flatMap(new Words(), Types.STRING)
