@@ -57,47 +57,52 @@ impl<T> ExactSizeIterator for Batch<T> {}
 /// Buffers kept per edge and worker: as many as are on their way at a time, mostly.
 const SPARE_MAX: usize = 8;
 
+/// Larger buffers are given back: batches are smaller, unless an operator makes much of one record.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
 /// Emptied buffers of an edge's batches, from where the edge ends on a worker to where it begins on
 /// the same worker. Data flows both ways alike, so what other workers' batches came in is used for
 /// the batches that go to them, and memory need not be asked for, nor given back, per batch.
-pub(crate) struct SpareBuffers<T>(Rc<RefCell<Vec<Vec<T>>>>);
+pub(crate) struct SpareBuffers<T>(Option<Rc<RefCell<Vec<Vec<T>>>>>);
 
 impl<T> SpareBuffers<T> {
     /// An empty buffer, from the stock if there is one.
     pub(crate) fn take(&self, capacity: usize) -> Vec<T> {
-        let spare = self.0.borrow_mut().pop();
+        let spare = self.0.as_ref().and_then(|stock| stock.borrow_mut().pop());
         spare.unwrap_or_else(|| Vec::with_capacity(capacity))
     }
 
     /// Takes back a buffer that nothing is in any more.
     pub(crate) fn put(&self, buffer: Vec<T>) {
         debug_assert!(buffer.is_empty(), "only memory is kept");
-        let mut spare = self.0.borrow_mut();
-        if spare.len() < SPARE_MAX && buffer.capacity() > 0 {
-            spare.push(buffer);
+        let Some(stock) = &self.0 else { return };
+        let mut stock = stock.borrow_mut();
+        let bytes = buffer.capacity() * size_of::<T>();
+        if stock.len() < SPARE_MAX && (1..=SPARE_BYTES_MAX).contains(&bytes) {
+            stock.push(buffer);
         }
     }
 
-    /// The same stock where records arrive as `U`; one of its own if that is another type.
+    /// The same stock where records arrive as `U`; if that is another type, one that keeps nothing.
     pub(crate) fn as_received<U>(&self) -> SpareBuffers<U>
     where
         T: 'static,
         U: 'static,
     {
         let same: Option<&SpareBuffers<U>> = (self as &dyn Any).downcast_ref();
-        same.cloned().unwrap_or_default()
+        same.cloned().unwrap_or(SpareBuffers(None))
     }
 }
 
 impl<T> Clone for SpareBuffers<T> {
     fn clone(&self) -> Self {
-        SpareBuffers(Rc::clone(&self.0))
+        SpareBuffers(self.0.clone())
     }
 }
 
 impl<T> Default for SpareBuffers<T> {
     fn default() -> Self {
-        SpareBuffers(Rc::default())
+        SpareBuffers(Some(Rc::default()))
     }
 }
 
@@ -137,9 +142,11 @@ mod tests {
         let again = sender.take(5);
         assert_eq!(again.as_ptr(), address);
 
-        (0..100).for_each(|_| receiver.put(Vec::with_capacity(1)));
-        assert_eq!(sender.0.borrow().len(), SPARE_MAX);
+        let kept = || sender.0.as_ref().map(|stock| stock.borrow().len());
+        receiver.put(Vec::with_capacity(SPARE_BYTES_MAX));
         sender.as_received::<String>().put(Vec::with_capacity(1));
-        assert_eq!(sender.0.borrow().len(), SPARE_MAX);
+        assert_eq!(kept(), Some(0));
+        (0..100).for_each(|_| receiver.put(Vec::with_capacity(1)));
+        assert_eq!(kept(), Some(SPARE_MAX));
     }
 }

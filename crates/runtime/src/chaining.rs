@@ -14,7 +14,7 @@
 //! caller may have. So it keeps the batches that it has begun for its own receivers, until its
 //! caller flushes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
@@ -26,9 +26,9 @@ use crate::input::Puller;
 use crate::item::Item;
 use crate::output::CreditMessage;
 
-/// So many calls may be nested; what is further down the chain is activated instead. A call takes
-/// some hundred bytes of the stack, user code aside.
-const CALLS_MAX: u32 = 32;
+/// So many calls may be nested; what is further down the chain is activated instead, with a stack
+/// of its own.
+const CALLS_MAX: u32 = 16;
 
 thread_local! {
     /// Calls that this worker is within.
@@ -37,11 +37,11 @@ thread_local! {
 
 /// A subtask that can be called by the one before it.
 pub(crate) trait Chained {
-    /// Works off what has arrived, as far as it can be done now. Returns `false`, and does nothing,
-    /// if the subtask is at work already.
-    fn call(&self) -> bool;
+    /// Works off what has arrived, as far as it can be done now. It isn't at work already: job
+    /// graphs have no cycles, and nobody calls up the chain. Doesn't panic.
+    fn call(&self);
 
-    /// Sends on what it holds for its receivers, as far as credit allows.
+    /// Sends on what it holds for its receivers, as far as credit allows. Doesn't panic.
     fn flush(&self);
 
     /// Whether there is anything to flush.
@@ -51,7 +51,7 @@ pub(crate) trait Chained {
 /// The receiver of a chained edge, as its sender sees it. Known once the receiver is built, which
 /// is before anything runs.
 pub(crate) struct Receiver {
-    subtask: RefCell<Option<Weak<dyn Chained>>>,
+    subtask: OnceCell<Weak<dyn Chained>>,
     activator: Activator,
     /// The sender is within a call on this edge.
     calling: Cell<bool>,
@@ -59,27 +59,25 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn set(&self, subtask: Weak<dyn Chained>) {
-        *self.subtask.borrow_mut() = Some(subtask);
+        let set = self.subtask.set(subtask);
+        debug_assert!(set.is_ok(), "an edge has one receiver");
     }
 
     /// `None` when the attempt is being taken down.
     fn subtask(&self) -> Option<Rc<dyn Chained>> {
-        self.subtask.borrow().as_ref()?.upgrade()
+        self.subtask.get()?.upgrade()
     }
 
     fn call(&self) {
         let depth = CALLS.get();
-        // No panic passes: a subtask catches those of its operator.
-        let called = depth < CALLS_MAX && {
+        if depth >= CALLS_MAX {
+            self.activator.activate();
+        } else if let Some(subtask) = self.subtask() {
             CALLS.set(depth + 1);
             self.calling.set(true);
-            let called = self.subtask().is_some_and(|subtask| subtask.call());
+            subtask.call();
             self.calling.set(false);
             CALLS.set(depth);
-            called
-        };
-        if !called {
-            self.activator.activate();
         }
     }
 }
@@ -131,7 +129,7 @@ impl<T: 'static, In> ChainedEdge<T, In> {
         let items = Queue::default();
         let credit = Queue::default();
         let receiver = Rc::new(Receiver {
-            subtask: RefCell::default(),
+            subtask: OnceCell::new(),
             activator: receiver,
             calling: Cell::new(false),
         });

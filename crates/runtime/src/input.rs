@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tidegate_types::{CheckpointId, SubtaskId};
 use timely::Bincode;
@@ -19,6 +20,9 @@ use crate::clock::Ticks;
 use crate::credit::{CreditSettings, ReceiveCredit};
 use crate::item::{Item, Marker, Payload};
 use crate::output::CreditMessage;
+
+/// How often windows are adapted of a subtask that is called, by its busy time.
+const CALLED_ADAPT_PERIOD: Duration = Duration::from_millis(1);
 
 /// Drains one timely input, handing out each item with the timestamp it was sent at.
 pub(crate) type Puller<T> = Box<dyn FnMut(&mut dyn FnMut(u64, Item<T>))>;
@@ -108,6 +112,7 @@ pub(crate) struct Inputs<T> {
     index: u32,
     /// Channel to look at first, so that all get their turn.
     next: usize,
+    is_called: bool,
 }
 
 impl<T> Inputs<T> {
@@ -130,8 +135,14 @@ impl<T> Inputs<T> {
                 last: None,
             }));
         }
-        let credit = ReceiveCredit::new(settings.clone(), channels.len() as u32, now.0);
+        let is_called = ports.iter().any(|port| port.chained.is_some());
+        let (mut settings, mut now) = (settings.clone(), now.0);
+        if is_called {
+            (settings.adapt_period, now) = (CALLED_ADAPT_PERIOD, Duration::ZERO);
+        }
+        let credit = ReceiveCredit::new(settings, channels.len() as u32, now);
         Inputs {
+            is_called,
             ports,
             channels,
             bases,
@@ -143,6 +154,11 @@ impl<T> Inputs<T> {
 
     pub(crate) fn channel_count(&self) -> u32 {
         self.channels.len() as u32
+    }
+
+    /// Whether a sender hands over its records by calling.
+    pub(crate) fn is_called(&self) -> bool {
+        self.is_called
     }
 
     /// Names the sender of what alignment could not accept.
@@ -245,8 +261,8 @@ impl<T> Inputs<T> {
 
     /// Sends credit back, with windows adapted to the speed at which this subtask works.
     /// `backlogged` says that it has left work undone.
-    pub(crate) fn return_credit(&mut self, now: Ticks, backlogged: bool) {
-        self.credit.adapt(now.0, backlogged);
+    pub(crate) fn return_credit(&mut self, now: Duration, backlogged: bool) {
+        self.credit.adapt(now, backlogged);
         let Inputs {
             ports,
             channels,

@@ -20,7 +20,7 @@
 //! After Flink's buffer debloating (FLIP-183; `BufferDebloater`): what is in flight should drain
 //! within [`drain_target`](CreditSettings::drain_target), whatever the speed of the receiver, since
 //! that is the time a barrier spends behind it. At the end of each period of at least
-//! [`ADAPT_PERIOD`]:
+//! [`adapt_period`](CreditSettings::adapt_period):
 //!
 //! - *The receiver was the bottleneck* (backlogged throughout): bytes per second processed,
 //!   smoothed over one drain target, are its capacity. Capacity × target is divided evenly among
@@ -34,7 +34,12 @@
 //!
 //! A window shrinks by withholding credit that processing frees, since credit once granted can't
 //! be called back; it grows by granting extra. Batches are a quarter of the window, so that
-//! returning credit and spending it overlap.
+//! returning credit and spending it overlap. That they are to be smaller is said at once, in a
+//! grant of no bytes.
+//!
+//! A receiver that is called by its sender has nothing queued, however slow it is: it has worked
+//! off all that it was given when the call returns. It is always the bottleneck, and its time is
+//! that of its work.
 //!
 //! No clock and no IO: times come in as arguments. All arithmetic is in integers.
 
@@ -49,14 +54,14 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use receive::{ADAPT_PERIOD, ReceiveCredit};
+pub use receive::ReceiveCredit;
 pub use send::SendCredit;
 pub use settings::{CreditSettings, CreditSettingsError};
 
 /// Credit that a receiver hands to the sender of one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Bytes the sender may send on top of what it was granted before.
+    /// Bytes the sender may send on top of what it was granted before. May be 0.
     pub bytes: u64,
     /// How many bytes a batch should hold from now on; at least 1.
     pub batch_bytes: u32,

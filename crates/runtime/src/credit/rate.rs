@@ -21,8 +21,12 @@ impl Rate {
         Self::saturating(u128::from(bytes) * NANOS_PER_SECOND / elapsed.as_nanos())
     }
 
-    /// This rate after another sample, smoothed over `constant`.
+    /// This rate after another sample, smoothed over `constant`. A sample that is longer than that
+    /// stands for itself: the filter would forget too slowly.
     pub(super) fn smoothed(self, bytes: u64, elapsed: Duration, constant: Duration) -> Self {
+        if elapsed >= constant {
+            return Self::of(bytes, elapsed);
+        }
         let (elapsed, constant) = (elapsed.as_nanos(), constant.as_nanos());
         let weighted = u128::from(self.0) * constant + u128::from(bytes) * NANOS_PER_SECOND;
         Self::saturating(weighted / (constant + elapsed))
@@ -68,9 +72,9 @@ mod tests {
     }
 
     #[test]
-    fn long_samples_outweigh_history() {
+    fn long_samples_stand_for_themselves() {
         let after = Rate(1_000_000).smoothed(10_000, Duration::from_secs(10), CONSTANT);
-        assert_eq!(after, Rate(10_891));
+        assert_eq!(after, Rate(1_000));
     }
 
     #[test]

@@ -6,9 +6,6 @@ use super::rate::Rate;
 use super::{CreditSettings, Grant, batch_bytes};
 use crate::alignment::ChannelIndex;
 
-/// Windows are adapted at most this often.
-pub const ADAPT_PERIOD: Duration = Duration::from_millis(10);
-
 /// What is known of one channel.
 #[derive(Debug)]
 struct Channel {
@@ -20,16 +17,24 @@ struct Channel {
     /// Processed since the current period began.
     period_bytes: u64,
     rate: Rate,
+    /// Size of batches that the sender was last told, in bytes.
+    batch_bytes: u32,
     /// Whether it is on the list of channels that may have a grant due.
     listed: bool,
 }
 
 impl Channel {
-    /// Credit to be granted now, if it is worth a message: at least a quarter of the window.
-    fn due(&self) -> Option<u64> {
+    /// Credit to be granted now, if it is worth a message: at least a quarter of the window. It is
+    /// also worth one, without credit, that batches ought to be half as large as they are or less:
+    /// a sender with much credit of old would not hear of it for long.
+    fn due(&self, settings: &CreditSettings) -> Option<u64> {
         let deficit = i64::from(self.window) - self.circulating;
         let worth = i64::from(self.window / 4).max(1);
-        (deficit >= worth).then(|| deficit.unsigned_abs())
+        if deficit >= worth {
+            return Some(deficit.unsigned_abs());
+        }
+        let shrunk = batch_bytes(self.window, settings) <= self.batch_bytes / 2;
+        shrunk.then_some(0)
     }
 }
 
@@ -70,6 +75,7 @@ impl ReceiveCredit {
             circulating: i64::from(settings.window_initial),
             period_bytes: 0,
             rate: Rate::default(),
+            batch_bytes: batch_bytes(settings.window_initial, &settings),
             listed: false,
         };
         Self {
@@ -106,7 +112,7 @@ impl ReceiveCredit {
     pub fn adapt(&mut self, now: Duration, backlogged: bool) {
         self.period.backlogged &= backlogged;
         let elapsed = now.saturating_sub(self.period.start);
-        if elapsed < ADAPT_PERIOD {
+        if elapsed < self.settings.adapt_period {
             return;
         }
         let bytes = self.channels.iter().map(|state| state.period_bytes);
@@ -137,16 +143,16 @@ impl ReceiveCredit {
         for channel in self.listed.drain(..) {
             let state = &mut self.channels[channel.as_usize()];
             state.listed = false;
-            let Some(bytes) = state.due() else {
+            let Some(bytes) = state.due(&self.settings) else {
                 continue; // The window has shrunk since.
             };
             state.circulating += i64::try_from(bytes).expect("a deficit fits");
-            assert_eq!(
-                state.circulating,
-                i64::from(state.window),
+            assert!(
+                bytes == 0 || state.circulating == i64::from(state.window),
                 "a grant restores the window of `{channel}`"
             );
-            let batch_bytes = batch_bytes(state.window, &self.settings);
+            state.batch_bytes = batch_bytes(state.window, &self.settings);
+            let batch_bytes = state.batch_bytes;
             send(channel, Grant { bytes, batch_bytes });
         }
     }
@@ -210,7 +216,7 @@ impl ReceiveCredit {
     #[inline]
     fn list_if_due(&mut self, channel: ChannelIndex) {
         let state = &mut self.channels[channel.as_usize()];
-        if !state.listed && state.due().is_some() {
+        if !state.listed && state.due(&self.settings).is_some() {
             state.listed = true;
             self.listed.push(channel);
         }

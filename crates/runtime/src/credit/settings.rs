@@ -46,6 +46,9 @@ pub struct CreditSettings {
     /// Time in which a slow receiver should get through all that is in flight to it. Default
     /// 100 ms. Lower it for faster barriers, raise it to even out bursts.
     pub drain_target: Duration,
+    /// Windows are adapted at most this often. Default 10 ms. Receivers that are called by their
+    /// senders adapt more often: what they are measured by is their own work and nothing else.
+    pub adapt_period: Duration,
 }
 
 impl Default for CreditSettings {
@@ -56,6 +59,7 @@ impl Default for CreditSettings {
             window_max: 512 << 10,
             batch_max: 64 << 10,
             drain_target: Duration::from_millis(100),
+            adapt_period: Duration::from_millis(10),
         }
     }
 }

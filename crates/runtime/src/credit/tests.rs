@@ -67,7 +67,12 @@ fn a_shrunk_window_withholds_what_processing_frees() {
     receiver.on_processed(CHANNEL, 200);
     receiver.adapt(millis(10), true); // 20 kB/s
     assert_eq!(receiver.window(CHANNEL), 2_000);
-    assert_eq!(grants(&mut receiver), []);
+    // No credit, but the news that batches are to be smaller from now on.
+    let news = Grant {
+        bytes: 0,
+        batch_bytes: 500,
+    };
+    assert_eq!(grants(&mut receiver), [news]);
     receiver.on_processed(CHANNEL, 8192 - 200 - 1_501);
     assert_eq!(
         grants(&mut receiver),

@@ -31,7 +31,8 @@ pub enum HeldBackBy {
     /// since it, or another operator on its worker, is busy or stuck. In the order of the input
     /// channels.
     Backlog(Vec<SubtaskId>),
-    /// Its worker freezes its state.
+    /// Its worker freezes its state; or works on what is in front of the barrier at an operator
+    /// that is chained to it.
     Freezing,
     /// Its state is frozen and being written.
     Writing,

@@ -66,12 +66,16 @@ impl Rebalance {
 impl<T: Record> Route<T> for Rebalance {
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
         self.current %= targets.count();
+        if staged.is_empty() {
+            // A flush or a marker by itself is nobody's turn.
+            return;
+        }
         // Full, or flushed, or in front of a marker.
         let has_left = self.begun && targets.is_empty(self.current);
         if has_left || targets.is_full(self.current) {
             self.advance(targets);
         }
-        self.begun |= !staged.is_empty();
+        self.begun = true;
         targets.append(self.current, staged);
     }
 

@@ -121,6 +121,16 @@ impl<T: Record> Targets<T> {
         }
     }
 
+    /// An empty buffer, from those that have come back with batches.
+    pub(super) fn spare(&self, capacity: usize) -> Vec<T> {
+        self.link.spare.take(capacity)
+    }
+
+    /// Takes back an emptied buffer.
+    pub(super) fn put_spare(&self, buffer: Vec<T>) {
+        self.link.spare.put(buffer);
+    }
+
     /// Number of receiving subtasks.
     pub fn count(&self) -> usize {
         self.targets.len()

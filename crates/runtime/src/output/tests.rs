@@ -157,23 +157,26 @@ fn a_side_output_takes_nothing_behind_its_last_data() {
 // marker. The next goes to the next.
 #[test]
 fn rebalancing_takes_turns_whatever_sends_the_batches() {
-    for mark in MARKS.map(Some).into_iter().chain([None]) {
+    let marks = || MARKS.map(Some).into_iter().chain([None]);
+    for (mark, targets) in marks().flat_map(|mark| [2, 3, 4].map(|targets| (mark, targets))) {
         timely::execute_directly(move |worker| {
             let settings = fixed_window(10_000, 2_500);
-            let mut hand = ByHand::new(worker, &settings, Box::new(Rebalance::default()), 3);
-            for count in 1..=99 {
+            let rebalance = Box::new(Rebalance::default());
+            let mut hand = ByHand::new(worker, &settings, rebalance, targets as u32);
+            for count in 1..=24 * targets {
                 hand.out.emit(record(RECORD));
-                match mark {
-                    Some(mark) => mark.send(&mut hand.out, count),
-                    None => hand.out.flush(),
+                // With nothing behind the record, neither a flush nor a mark is a turn.
+                hand.out.flush();
+                if let Some(mark) = mark {
+                    mark.send(&mut hand.out, count as u64);
                 }
                 hand.deliver();
-                (0..3).for_each(|target| while hand.work(Which::Main, target) {});
+                (0..targets).for_each(|target| while hand.work(Which::Main, target) {});
                 hand.deliver();
             }
             let receivers = hand.receivers(Which::Main).iter();
             let processed: Vec<_> = receivers.map(|to| to.processed.len()).collect();
-            assert_eq!(processed, [33, 33, 33], "{mark:?}");
+            assert_eq!(processed, vec![24; targets], "{mark:?}");
         });
     }
 }

@@ -147,17 +147,19 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 
     /// The synchronous part: forward the barrier, freeze, hand over.
     fn snapshot(&mut self, barrier: CheckpointBarrier, metrics: SnapshotMetrics) {
-        let began = Ticks::now();
         let checkpoint = barrier.checkpoint;
         self.passed = checkpoint;
         let stage = self.metrics.begin_snapshot(checkpoint);
         self.stop_if_told(barrier.kind);
         // Ordering: the barrier leaves first, so that receivers can align while this subtask
-        // freezes; nothing is emitted in between.
+        // freezes, or have frozen already if they are called; nothing is emitted in between.
         tidegate_fault::point("barrier:before");
         self.out.send_barrier(barrier.clone());
         self.metrics.on_passed(checkpoint);
         tidegate_fault::point("barrier:after");
+        // Behind the barrier: receivers that are called work off what is in front of it, and take
+        // snapshots of their own, within that call.
+        let began = Ticks::now();
         tidegate_fault::point("snapshot:before");
         let Phase::Running(logic) = &mut self.phase else {
             return;

@@ -12,6 +12,7 @@
 //! whatever it has at hand, and still takes part in all else: notices, later barriers, snapshots.
 
 mod barriers;
+mod busy_clock;
 mod event_time;
 mod first_barriers;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::metrics::SubtaskMetrics;
 use crate::output::Collector;
 use crate::watermark::WatermarkStatus;
 
+use busy_clock::BusyClock;
 use event_time::EventTimeProgress;
 use first_barriers::FirstBarriers;
 pub(crate) use taken::{SnapshotWrite, TakenSnapshots};
@@ -117,6 +119,7 @@ pub(crate) struct Subtask<In, Out, L> {
     /// When the timer that is set will fire.
     timer: Option<Ticks>,
     last_flush: Ticks,
+    busy: BusyClock,
     mailbox: Mailbox,
     activator: Activator,
     metrics: SubtaskMetrics,
@@ -190,6 +193,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             paused_until: None,
             timer: None,
             last_flush: Ticks::now(),
+            busy: BusyClock::new(Ticks::now()),
             mailbox,
             activator,
             metrics,
@@ -204,16 +208,25 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 
     /// Runs one activation. Panics and errors of the logic end the attempt, by a report.
     pub(crate) fn activate(&mut self, by: ActivatedBy) {
-        if matches!(self.phase, Phase::Dead) {
+        if !self.is_alive() {
             self.discard_input();
             return;
         }
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.run(by)));
+        self.guarded(|subtask| subtask.run(by));
+    }
+
+    /// Whatever goes wrong ends the attempt, as a failure of this subtask and not of its caller.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self) -> Result<(), BoxError>) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.die(chain(&error)),
             Err(panic) => self.die(format!("panicked: {}", panic_message(&*panic))),
         }
+    }
+
+    fn is_alive(&self) -> bool {
+        !matches!(self.phase, Phase::Dead)
     }
 
     fn id(&self) -> SubtaskId {
@@ -238,6 +251,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 
     fn run(&mut self, by: ActivatedBy) -> Result<(), BoxError> {
         let began = Ticks::now();
+        self.busy.begin(began);
         self.open_once()?;
         self.timer = self.timer.filter(|timer| *timer > began);
         self.out.receive_credit();
@@ -487,7 +501,16 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         }
         let backlogged =
             self.current.is_some() || self.out.is_full() || self.inputs.has_ready(&self.alignment);
-        self.inputs.return_credit(now, backlogged);
+        if !backlogged {
+            self.busy.rest(now);
+        }
+        if self.inputs.is_called() {
+            // Whoever calls waits for it all the time that it works, though nothing may be left in
+            // the end: what it can do is to be seen from that time alone.
+            self.inputs.return_credit(self.busy.time(now), true);
+        } else {
+            self.inputs.return_credit(now.0, backlogged);
+        }
         self.metrics.update(self.records_in, self.out.emitted());
         match rest {
             Rest::Work => self.activator.activate(),
@@ -512,23 +535,23 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
 }
 
 impl<In: Record, Out: Record, L: Logic<In, Out>> Chained for RefCell<Subtask<In, Out, L>> {
-    fn call(&self) -> bool {
-        let Ok(mut subtask) = self.try_borrow_mut() else {
-            return false;
-        };
-        subtask.activate(ActivatedBy::Caller);
-        true
+    fn call(&self) {
+        self.borrow_mut().activate(ActivatedBy::Caller);
     }
 
     fn flush(&self) {
-        if let Ok(mut subtask) = self.try_borrow_mut() {
-            subtask.out.flush();
+        let subtask = &mut *self.borrow_mut();
+        if subtask.is_alive() {
+            subtask.guarded(|subtask| {
+                subtask.out.flush();
+                Ok(())
+            });
         }
     }
 
     fn holds_records(&self) -> bool {
-        self.try_borrow()
-            .is_ok_and(|subtask| subtask.out.holds_records())
+        let subtask = self.borrow();
+        subtask.is_alive() && subtask.out.holds_records()
     }
 }
 

@@ -1,19 +1,19 @@
 //! Operators that are called by the one before them, on real workers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_runtime::sink::{Sink, SinkContext, SinkWriter};
 use tidegate_runtime::{
-    Batch, BoxError, Collector, EdgeKind, FlatMap, Flow, JobPlan, Rebalance, Ticks,
+    Batch, BoxError, Collector, EdgeKind, FlatMap, Flow, JobPlan, Rebalance, Route, Targets, Ticks,
 };
 use tidegate_types::graph::Partitioning;
 use tidegate_types::message::Report;
 use tidegate_types::{CheckpointId, OperatorId};
 
 use crate::pipelines::{wait_for_all_ends, wait_until};
-use crate::support::{Collected, Driven, Numbers, Options, States, operator};
+use crate::support::{Collected, Driven, Files, Numbers, Options, States, operator};
 
 /// Longer than calls are nested.
 const LONG: u64 = 80;
@@ -208,14 +208,15 @@ fn a_slow_link_holds_up_the_chain_before_it() {
     assert!(ahead <= 200, "{ahead} records ahead");
     driven.trigger(1);
     assert!(driven.acknowledgements(1).len() == driven.subtasks());
-    assert_eq!(driven.metrics.held_back(CheckpointId(1)), []);
+    // What is said of a snapshot goes after its acknowledgement.
+    wait_until(|| driven.metrics.held_back(CheckpointId(1)).is_empty());
     driven.stop();
 }
 
 // What a link holds for a receiver on another worker leaves when the head of the chain is at rest.
 #[test]
 fn a_chain_at_rest_holds_nothing() {
-    let limit = Arc::new(std::sync::Mutex::new(777));
+    let limit = Arc::new(Mutex::new(777));
     let source = Numbers {
         limit: Some(Arc::clone(&limit)),
         ..Numbers::endless()
@@ -245,4 +246,136 @@ fn a_chain_at_rest_holds_nothing() {
     *limit.lock().unwrap() += 223;
     wait_until(|| collected.0.lock().unwrap().len() == 1000);
     driven.stop();
+}
+
+// A receiver that computes for long, and did not before, is as slow as one that pauses: no more is
+// handed over at once than takes it about 100 ms.
+#[test]
+fn a_link_that_becomes_slow_holds_up_little() {
+    let slow = Arc::new(AtomicBool::new(false));
+    let (emitted, taken) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (is_slow, counted, seen) = (Arc::clone(&slow), Arc::clone(&emitted), Arc::clone(&taken));
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::endless());
+    let fast = map(&mut plan, ("fast", 1), move |number, out| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        out.emit(number);
+        Ok(())
+    });
+    let compute = map(&mut plan, ("compute", 1), move |_number, _out| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        if is_slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    forward(&mut plan, (numbers, fast));
+    forward(&mut plan, (fast, compute));
+    let mut driven = Driven::start(plan, Options::default());
+    let taken = || taken.load(Ordering::SeqCst);
+    wait_until(|| taken() > 1_000_000);
+    slow.store(true, Ordering::SeqCst);
+    // What it was given before it was known to be slow.
+    let known = taken() + 2_000;
+    wait_until(|| taken() > known);
+    let mut ahead_max = 0;
+    while taken() < known + 1_000 {
+        let emitted = emitted.load(Ordering::SeqCst);
+        ahead_max = ahead_max.max(emitted.saturating_sub(taken()));
+        std::thread::yield_now();
+    }
+    driven.stop();
+    assert!((1..=250).contains(&ahead_max), "{ahead_max} records ahead");
+}
+
+/// Panics when it is to route the number 13.
+#[derive(Debug)]
+struct Superstitious;
+
+impl Route<u64> for Superstitious {
+    fn route(&mut self, staged: &mut Vec<u64>, targets: &mut Targets<u64>) {
+        assert!(!staged.contains(&13), "13 is not to be sent");
+        targets.append(0, staged);
+    }
+
+    fn is_full(&self, targets: &Targets<u64>) -> bool {
+        targets.is_full(0)
+    }
+}
+
+// The head of a chain flushes it when it comes to rest; what goes wrong in that is still a failure
+// of the link.
+#[test]
+fn a_failure_within_a_flush_is_that_of_the_operator_flushed() {
+    let source = Numbers {
+        limit: Some(Arc::new(Mutex::new(14))),
+        ..Numbers::endless()
+    };
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), source);
+    let link = map(&mut plan, ("link", 1), |number, out| {
+        out.emit(number);
+        Ok(())
+    });
+    let sink = plan.sink(operator("sink", 1), Collected::<u64>::default());
+    forward(&mut plan, (numbers, link));
+    plan.connect::<u64>(
+        (link, sink),
+        Partitioning::Rebalance,
+        EdgeKind::Records,
+        |_| Box::new(Superstitious),
+    );
+    let mut driven = Driven::launch(plan, Options::default(), Files::default(), None);
+    driven.wait_for("failure", |report| match report {
+        Report::Failed(failure) => {
+            assert_eq!(failure.subtask.unwrap().operator, link);
+            assert!(failure.cause.contains("13 is not"), "{}", failure.cause);
+            true
+        }
+        _ => false,
+    });
+    driven.stop();
+}
+
+// One output that leads on within the chain and to other workers, and two ways to one receiver.
+#[test]
+fn branches_of_a_chain_meet_again() {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 2), Numbers::up_to(30_000));
+    let pass = |number, out: &mut Collector<u64>| {
+        out.emit(number);
+        Ok(())
+    };
+    let [left, right, joined, elsewhere] =
+        ["left", "right", "joined", "elsewhere"].map(|uid| map(&mut plan, (uid, 2), pass));
+    let collected = Collected::<u64>::default();
+    let sink = plan.sink(operator("sink", 2), collected.clone());
+    for edge in [
+        (numbers, left),
+        (numbers, right),
+        (left, joined),
+        (right, joined),
+        (joined, sink),
+        (elsewhere, sink),
+    ] {
+        forward(&mut plan, edge);
+    }
+    plan.connect::<u64>(
+        (numbers, elsewhere),
+        Partitioning::Rebalance,
+        EdgeKind::Records,
+        |context| Box::new(Rebalance::starting_at(context.origin as usize)),
+    );
+    let mut driven = Driven::start(plan, Options::default());
+    for checkpoint in 1..=3 {
+        driven.trigger(checkpoint);
+        let states = driven.acknowledgements(checkpoint);
+        assert_eq!(states.len(), driven.subtasks());
+    }
+    wait_until(|| collected.0.lock().unwrap().len() == 90_000);
+    driven.stop();
+    let mut numbers = collected.0.lock().unwrap().clone();
+    numbers.sort_unstable();
+    let thrice = (0..30_000).flat_map(|number| [number; 3]);
+    assert!(numbers.into_iter().eq(thrice));
 }

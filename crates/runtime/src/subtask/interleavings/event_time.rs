@@ -1,10 +1,11 @@
 //! Watermarks on their way through a job, between data, barriers, ends and stops, by the main
 //! output of an operator and by the side.
 
+use tidegate_types::graph::Partitioning;
 use tidegate_types::{AlignmentMode, SnapshotKind};
 
-use super::Random;
 use super::scripted::{FIRED, Heard, Line, OPERATORS, Play, SIDE, Who};
+use super::{Random, edges_of};
 use crate::background::Background;
 use Heard::{Finish, Record, Snapshot, Watermark};
 use Line::{Active, Emit, End, Idle};
@@ -16,7 +17,7 @@ const STOP: SnapshotKind = SnapshotKind::StopWithSavepoint { drain: false };
 fn play_in(mode: AlignmentMode, play: impl FnOnce(&mut Play<'_>) + Send + Sync + 'static) {
     let (background, thread) = Background::start("unused".to_owned()).unwrap();
     timely::execute_directly(move |worker| {
-        let mut stage = Play::start(worker, &background, mode);
+        let mut stage = Play::start(worker, &background, mode, Partitioning::Rebalance);
         stage.settle();
         play(&mut stage);
         stage.close();
@@ -358,7 +359,8 @@ fn whatever_the_order_nothing_becomes_late_and_snapshots_cut_all_channels_alike(
     let (background, thread) = Background::start("unused".to_owned()).unwrap();
     timely::execute_directly(move |worker| {
         for seed in 0..SEEDS {
-            let mut stage = Play::start(worker, &background, AlignmentMode::ExactlyOnce);
+            let mode = AlignmentMode::ExactlyOnce;
+            let mut stage = Play::start(worker, &background, mode, edges_of(seed));
             let checkpoints = perform(&mut stage, seed);
             let heard = [Who::Middle, Who::Sink, Who::SideSink].map(|who| stage.log.of(who));
             for heard in &heard {

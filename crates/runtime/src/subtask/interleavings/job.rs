@@ -242,7 +242,11 @@ pub(super) fn operator(uid: &str, role: OperatorRole) -> OperatorSpec {
 pub(super) type Shared<T> = Arc<Mutex<Vec<T>>>;
 
 /// Both sources → middle → sink. Operators in order: splits and reader of each source, then those.
-pub(super) fn job(sources: &[Numbers; 2], arrived: &Shared<u64>) -> JobPlan {
+pub(super) fn job(
+    sources: &[Numbers; 2],
+    arrived: &Shared<u64>,
+    partitioning: Partitioning,
+) -> JobPlan {
     let mut plan = JobPlan::new();
     let add = |(index, source): (usize, &Numbers)| {
         let spec = operator(&format!("numbers{index}"), OperatorRole::Reader);
@@ -256,7 +260,7 @@ pub(super) fn job(sources: &[Numbers; 2], arrived: &Shared<u64>) -> JobPlan {
         Ok(Keeper(Arc::clone(&arrived)))
     });
     for edge in [(readers[0], middle), (readers[1], middle), (middle, sink)] {
-        plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
+        plan.connect::<u64>(edge, partitioning, EdgeKind::Records, |_| {
             Box::new(Rebalance::default())
         });
     }

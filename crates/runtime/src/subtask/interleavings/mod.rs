@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_types::graph::Partitioning;
 use tidegate_types::message::{Notice, Report};
 use tidegate_types::{
     AlignmentMode, AttemptNumber, CheckpointBarrier, CheckpointId, MaxParallelism, OperatorId,
@@ -75,6 +76,14 @@ fn barrier(id: u64, kind: SnapshotKind) -> CheckpointBarrier {
     }
 }
 
+/// Operators call each other, or find in their queues what others have sent.
+fn edges_of(seed: u64) -> Partitioning {
+    match seed % 2 {
+        0 => Partitioning::Forward,
+        _ => Partitioning::Rebalance,
+    }
+}
+
 /// One attempt, stepped by hand.
 struct Stepped<'a> {
     worker: &'a mut Worker,
@@ -109,7 +118,7 @@ impl Stepped<'_> {
         restored: Option<&States>,
     ) -> Stepped<'a> {
         let (reports, arrived) = (Shared::default(), Shared::default());
-        let plan = job(&sources, &arrived);
+        let plan = job(&sources, &arrived, edges_of(run.seed));
         let sink = Arc::clone(&reports);
         let context = AttemptContext {
             number: AttemptNumber(1),

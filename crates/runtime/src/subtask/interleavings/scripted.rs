@@ -216,7 +216,12 @@ pub(super) const SOURCES: [usize; 2] = [0, 1];
 const SINKS: [usize; 2] = [3, 4];
 pub(super) const OPERATORS: usize = 5;
 
-fn plan(scripts: &[Script; 2], log: &Log, controls: &Controls) -> JobPlan {
+fn plan(
+    scripts: &[Script; 2],
+    log: &Log,
+    controls: &Controls,
+    partitioning: Partitioning,
+) -> JobPlan {
     let mut plan = JobPlan::new();
     let sources = SOURCES.map(|index| {
         let spec = operator(&format!("source{index}"), OperatorRole::Transform);
@@ -255,7 +260,7 @@ fn plan(scripts: &[Script; 2], log: &Log, controls: &Controls) -> JobPlan {
         (middle.into(), sink),
     ];
     for edge in edges {
-        plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
+        plan.connect::<u64>(edge, partitioning, EdgeKind::Records, |_| {
             Box::new(Rebalance::default())
         });
     }
@@ -267,10 +272,11 @@ impl Play<'_> {
         worker: &'a mut Worker,
         background: &Background,
         mode: AlignmentMode,
+        partitioning: Partitioning,
     ) -> Play<'a> {
         let (scripts, log, controls) = Default::default();
         let reports: Shared<Report> = Shared::default();
-        let plan = plan(&scripts, &log, &controls);
+        let plan = plan(&scripts, &log, &controls, partitioning);
         let sink = Arc::clone(&reports);
         let context = AttemptContext {
             placement: crate::piece::StatePlacement::default(),
