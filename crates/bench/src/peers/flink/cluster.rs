@@ -43,8 +43,6 @@ pub(super) struct Patience {
 pub(crate) struct Cluster {
     installation: Installation,
     shape: Shape,
-    /// Configuration, logs, checkpoints. Deleted after the processes have ended.
-    folder: TempDir,
     memory: Memory,
     job_manager: Jvm,
     task_managers: Vec<Jvm>,
@@ -53,6 +51,9 @@ pub(crate) struct Cluster {
     /// When its first process was started, in milliseconds since 1970.
     pub(super) since: i64,
     pub(super) rest: Rest,
+    /// Configuration, logs, checkpoints. The last field, so that it is deleted when the processes
+    /// above have ended and nobody writes into it any more.
+    folder: TempDir,
 }
 
 /// A process of the cluster.
