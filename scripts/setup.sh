@@ -10,6 +10,7 @@ rust_min="1.95"
 needed=(
     "cc gcc"        # rustc links with it
     "strace strace" # tests count syncs with it
+    "valgrind valgrind" # CI counts instructions with it
 )
 
 fail() {

@@ -42,6 +42,15 @@ pub(crate) enum Error {
         /// The workload.
         workload: &'static str,
     },
+    /// Hot paths take more instructions than they did.
+    #[error(
+        "`{paths}` take more instructions per record than stored: make them shorter, or say that \
+         it must be so with `tidegate-bench instructions --update`"
+    )]
+    Longer {
+        /// Their names.
+        paths: String,
+    },
     /// Flink, as a peer.
     #[error("run on flink")]
     Flink(#[from] crate::peers::flink::FlinkError),

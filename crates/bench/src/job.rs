@@ -34,7 +34,8 @@ impl<'a> Job<'a> {
     /// If its folder can't be made.
     pub(crate) fn new(name: &'static str, common: &'a Common, default: Duration) -> Result<Self> {
         let parent = common.data_dir();
-        let folder = TempDir::with_prefix_in("tidegate-bench-", &parent)
+        let folder = std::fs::create_dir_all(&parent)
+            .and_then(|()| TempDir::with_prefix_in("tidegate-bench-", &parent))
             .map_err(Error::io("make a folder in", &parent))?;
         let interval = common.interval_or(default);
         let checkpoints = interval.map(|interval| (interval, folder.path().join("checkpoints")));

@@ -8,6 +8,7 @@
 mod compare;
 mod error;
 mod generate;
+mod instructions;
 mod job;
 mod measure;
 mod options;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let done = match &command {
         Command::Run(workload) => run(workload).map(|outcome| print(workload, &outcome)),
         Command::Compare(compare) => compare::run(compare),
+        Command::Instructions(options) => instructions::run(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::compare::Compare;
+use crate::instructions::Instructions;
 
 /// Runs one workload once and prints what it took, or compares systems.
 #[derive(Debug, Parser)]
@@ -21,11 +22,13 @@ pub(crate) struct Options {
 /// What the program is to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// One run.
+    /// Runs one workload once, and prints what it took.
     #[command(flatten)]
     Run(Workload),
-    /// Many.
+    /// Runs workloads on several systems in turn, and compares them.
     Compare(Compare),
+    /// Counts the instructions per record of the hot paths, and compares them with stored figures.
+    Instructions(Instructions),
 }
 
 /// What is measured.

@@ -16,7 +16,12 @@ const FILLER: &str = "-the-quick-brown-fox-jumps-over-the-lazy";
 /// number first, in hexadecimal, then filler that begins with what no number contains.
 #[inline]
 pub(crate) fn write_key(index: u64, keys: u64, text: &mut String) {
-    let key = super::key(index, keys);
+    write_text(super::key(index, keys), text);
+}
+
+/// Appends the text of a key.
+#[inline]
+fn write_text(key: u64, text: &mut String) {
     let before = text.len();
     let digits = u64::BITS
         .saturating_sub(key.leading_zeros())
@@ -31,11 +36,10 @@ pub(crate) fn write_key(index: u64, keys: u64, text: &mut String) {
     text.push_str(&FILLER[..missing]);
 }
 
-/// The text of record `index`.
-#[inline]
-pub(crate) fn string_key(index: u64, keys: u64) -> String {
+/// The text of a key.
+pub(crate) fn of_key(key: u64) -> String {
     let mut text = String::with_capacity(KEY_MAX as usize);
-    write_key(index, keys, &mut text);
+    write_text(key, &mut text);
     text
 }
 
@@ -159,7 +163,8 @@ mod tests {
         let mut by_key = BTreeMap::new();
         let mut lengths = std::collections::BTreeSet::new();
         for index in 0..100_000 {
-            let text = string_key(index, keys);
+            let mut text = String::new();
+            write_key(index, keys, &mut text);
             lengths.insert(text.len() as u64);
             let before = by_key.insert(super::super::key(index, keys), text.clone());
             assert!(before.is_none_or(|before| before == text));
@@ -167,7 +172,7 @@ mod tests {
         let distinct: std::collections::BTreeSet<&String> = by_key.values().collect();
         assert_eq!(distinct.len(), by_key.len());
         assert_eq!(lengths, (1..=KEY_MAX).collect());
-        assert_eq!(string_key(0, 1).chars().next(), Some('0'));
+        assert_eq!(of_key(0).chars().next(), Some('0'));
     }
 
     #[test]

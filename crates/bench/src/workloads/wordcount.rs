@@ -19,13 +19,13 @@ pub(super) fn run(common: &Common) -> Result<Outcome> {
         return timely::wordcount(words, paths, common);
     }
     let job = Job::new("wordcount", common, INTERVAL)?;
+    let split = |line: &str, out: &mut Collector<CompactString>| {
+        line.split_ascii_whitespace()
+            .for_each(|word| out.emit(word.into()));
+    };
     let counts = job
         .env
-        .source("lines", FileSource::lines(paths))
-        .flat_map("words", |line: String, out| {
-            line.split_whitespace()
-                .for_each(|word| out.emit(word.to_owned()));
-        })
+        .source("words", FileSource::parse(paths, split))
         .key_by(|word| word)
         .count("count");
     let check = Check::of(&counts, common);
