@@ -104,7 +104,9 @@ where
         self.counts.prefetch(key_hashes);
     }
 
-    #[inline]
+    // Into both loops, with and without a hash at hand: a call per record would cost as much as the
+    // count itself.
+    #[inline(always)]
     fn work(
         &mut self,
         record: T,
