@@ -158,6 +158,10 @@ impl<T: Record> Collector<T> {
             self.full = kept.take_in(&mut self.staged);
             return;
         }
+        if self.staged.is_empty() {
+            // A flush or a marker by itself is no run: it is nobody's turn, and nothing is copied.
+            return;
+        }
         if let Some((last, others)) = self.edges.split_last_mut() {
             for edge in others {
                 let mut copy = edge.targets.spare(self.staged.len());

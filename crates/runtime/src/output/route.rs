@@ -10,7 +10,7 @@ use super::targets::Targets;
 
 /// Distributes records over the receiving subtasks of one edge.
 pub trait Route<T>: 'static {
-    /// Moves every record of `staged` to its target or targets.
+    /// Moves every record of `staged`, of which there is at least one, to its target or targets.
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>);
 
     /// Whether the next record may have nowhere to go.
@@ -66,10 +66,6 @@ impl Rebalance {
 impl<T: Record> Route<T> for Rebalance {
     fn route(&mut self, staged: &mut Vec<T>, targets: &mut Targets<T>) {
         self.current %= targets.count();
-        if staged.is_empty() {
-            // A flush or a marker by itself is nobody's turn.
-            return;
-        }
         // Full, or flushed, or in front of a marker.
         let has_left = self.begun && targets.is_empty(self.current);
         if has_left || targets.is_full(self.current) {
