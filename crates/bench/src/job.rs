@@ -80,6 +80,22 @@ impl<'a> Job<'a> {
         Ok(outcome)
     }
 
+    /// Discards these counts, runs the job to its end, and checks the counts if that is asked for.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), or if the counts are wrong.
+    pub(crate) fn run_counted<K: StateKey + Record + Ord>(
+        self,
+        counts: Stream<(K, u64)>,
+        records: u64,
+    ) -> Result<Outcome> {
+        let check = Check::of(&counts, self.common);
+        counts.sink("discard", self.discard());
+        let mut outcome = self.run(records)?;
+        outcome.verified = check.verify(records)?;
+        Ok(outcome)
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -161,11 +177,11 @@ impl Running {
 }
 
 /// Keeps every count, if the command line asks for it.
-pub(crate) struct Check<K>(Option<Collect<(K, u64)>>);
+struct Check<K>(Option<Collect<(K, u64)>>);
 
 impl<K: StateKey + Record + Ord> Check<K> {
     /// Looks at the counts of a stream besides what else becomes of it.
-    pub(crate) fn of(counts: &Stream<(K, u64)>, common: &Common) -> Self {
+    fn of(counts: &Stream<(K, u64)>, common: &Common) -> Self {
         Check(common.verify.then(|| {
             let kept = Collect::new();
             counts.clone().sink("check", kept.clone());
@@ -177,7 +193,7 @@ impl<K: StateKey + Record + Ord> Check<K> {
     ///
     /// # Errors
     /// If they don't.
-    pub(crate) fn verify(self, records: u64) -> Result<Option<Verified>> {
+    fn verify(self, records: u64) -> Result<Option<Verified>> {
         let Check(Some(kept)) = self else {
             return Ok(None);
         };

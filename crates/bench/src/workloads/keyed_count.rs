@@ -5,7 +5,7 @@ use tidegate::prelude::*;
 use super::INTERVAL;
 use crate::error::Result;
 use crate::generate::key;
-use crate::job::{Check, Job};
+use crate::job::Job;
 use crate::options::{Common, Peer};
 use crate::outcome::Outcome;
 use crate::peers::timely;
@@ -26,10 +26,7 @@ pub(super) fn run(common: &Common) -> Result<Outcome> {
         .source("numbers", numbers)
         .key_by(|key| key)
         .count("count");
-    let check = Check::of(&counts, common);
-    counts.sink("discard", job.discard());
-    let mut outcome = job.run(records)?;
+    let mut outcome = job.run_counted(counts, records)?;
     outcome.keys = Some(keys);
-    outcome.verified = check.verify(records)?;
     Ok(outcome)
 }

@@ -5,7 +5,7 @@ use tidegate::prelude::*;
 use super::INTERVAL;
 use crate::error::Result;
 use crate::generate::text::{self, Files};
-use crate::job::{Check, Job};
+use crate::job::Job;
 use crate::options::{Common, Peer};
 use crate::outcome::Outcome;
 use crate::peers::timely;
@@ -28,9 +28,5 @@ pub(super) fn run(common: &Common) -> Result<Outcome> {
         .source("words", FileSource::parse(paths, split))
         .key_by(|word| word)
         .count("count");
-    let check = Check::of(&counts, common);
-    counts.sink("discard", job.discard());
-    let mut outcome = job.run(words)?;
-    outcome.verified = check.verify(words)?;
-    Ok(outcome)
+    job.run_counted(counts, words)
 }

@@ -15,6 +15,25 @@ pub const CHUNK_BYTES: usize = 128 << 10;
 /// A run of lines has at most so many bytes, unless it is a single line.
 const RUN_BYTES_MAX: usize = 16 << 10;
 
+/// The first line of a run, in bytes.
+pub(super) struct FirstLine {
+    /// Without its line feed.
+    pub(super) length: usize,
+    /// With it, if it has one.
+    pub(super) taken: usize,
+}
+
+impl FirstLine {
+    #[inline]
+    pub(super) fn of(run: &[u8]) -> Self {
+        let line_feed = memchr::memchr(b'\n', run);
+        FirstLine {
+            length: line_feed.unwrap_or(run.len()),
+            taken: line_feed.map_or(run.len(), |length| length + 1),
+        }
+    }
+}
+
 /// A file that is open for reading.
 #[derive(Debug)]
 pub(super) struct FileLines {
@@ -94,8 +113,8 @@ impl FileLines {
         let Some(run) = self.next_run() else {
             return false;
         };
-        let bytes = memchr::memchr(b'\n', run).map_or(run.len(), |length| length + 1);
-        self.consume(bytes);
+        let FirstLine { taken, .. } = FirstLine::of(run);
+        self.consume(taken);
         true
     }
 

@@ -6,7 +6,7 @@
 use tidegate_runtime::{BoxError, Collector};
 
 use super::error::FileSourceError;
-use super::lines::FileLines;
+use super::lines::{FileLines, FirstLine};
 use super::parse::LineParser;
 
 /// How far a run is gone through, and how.
@@ -94,12 +94,9 @@ fn parse_text<P: LineParser>(
 ) -> Result<(), BoxError> {
     while parsed.bytes < bytes_max && parsed.lines < lines_max && !out.is_full() {
         let rest = &text[parsed.bytes..];
-        let (line, bytes) = match memchr::memchr(b'\n', rest.as_bytes()) {
-            Some(length) => (&rest[..length], length + 1),
-            None => (rest, rest.len()),
-        };
-        parser.parse(line, out)?;
-        parsed.bytes += bytes;
+        let line = FirstLine::of(rest.as_bytes());
+        parser.parse(&rest[..line.length], out)?;
+        parsed.bytes += line.taken;
         parsed.lines += 1;
     }
     Ok(())
@@ -113,11 +110,11 @@ fn parse_lossy<P: LineParser>(
     parsed: &mut Parsed,
     out: &mut Collector<P::Record>,
 ) -> Result<(), BoxError> {
-    let (line, bytes) = match memchr::memchr(b'\n', run) {
-        Some(length) => (&run[..length], length + 1),
-        None => (run, run.len()),
+    let line = FirstLine::of(run);
+    parser.parse(&String::from_utf8_lossy(&run[..line.length]), out)?;
+    *parsed = Parsed {
+        lines: 1,
+        bytes: line.taken,
     };
-    parser.parse(&String::from_utf8_lossy(line), out)?;
-    *parsed = Parsed { lines: 1, bytes };
     Ok(())
 }
