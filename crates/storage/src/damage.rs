@@ -12,14 +12,15 @@ use mutate::Mutator;
 
 use crate::metadata;
 use crate::record::{
-    COUNTER, DISCARDED, ELSEWHERE, FINISHED, JOB, LEADER, ORIGIN, POINTER, POINTER_V1, RecordKind,
+    COUNTER, DISCARDED, ELSEWHERE, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, POINTER, POINTER_V1,
+    RecordKind,
 };
 
 const ROUNDS: usize = 20_000;
 
 const METADATA: &[u8] = include_bytes!("../tests/golden/metadata-v1.bin");
 
-const RECORDS: [(&RecordKind, &[u8]); 9] = [
+const RECORDS: [(&RecordKind, &[u8]); 10] = [
     (&JOB, include_bytes!("../tests/golden/job-v1.txt")),
     (&COUNTER, include_bytes!("../tests/golden/counter-v1.txt")),
     (
@@ -32,7 +33,8 @@ const RECORDS: [(&RecordKind, &[u8]); 9] = [
         &ELSEWHERE,
         include_bytes!("../tests/golden/elsewhere-v1.txt"),
     ),
-    (&LEADER, include_bytes!("../tests/golden/leader-v1.txt")),
+    (&LEADER_V1, include_bytes!("../tests/golden/leader-v1.txt")),
+    (&LEADER, include_bytes!("../tests/golden/leader-v2.txt")),
     (&FINISHED, include_bytes!("../tests/golden/finished-v1.txt")),
     (
         &DISCARDED,

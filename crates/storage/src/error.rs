@@ -39,6 +39,18 @@ pub enum StorageError {
         /// The whole location.
         location: String,
     },
+    /// No such kind of store for high availability in this build.
+    #[error(
+        "`{location}` has the scheme `{scheme}`, which this build can't keep leadership in; it \
+         supports {}",
+        supported_ha()
+    )]
+    UnsupportedHa {
+        /// The scheme asked for.
+        scheme: String,
+        /// The whole location.
+        location: String,
+    },
     /// The location can't be used.
     #[error("the location `{location}` {reason}")]
     InvalidLocation {
@@ -244,6 +256,12 @@ pub enum StorageError {
         /// The epoch that leads now.
         found: LeaderEpoch,
     },
+    /// This handle has given its leadership back.
+    #[error("`{ours}` has given back the lead of this job; what it writes is rejected")]
+    Released {
+        /// The epoch of this handle.
+        ours: LeaderEpoch,
+    },
     /// The file exists already, with other contents.
     #[error("`{file}` exists already with other contents; another process writes to this folder")]
     Conflict {
@@ -319,6 +337,7 @@ impl StorageError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::UnsupportedScheme { .. }
+            | Self::UnsupportedHa { .. }
             | Self::InvalidLocation { .. }
             | Self::NotASnapshot { .. }
             | Self::HasCheckpoints { .. }
@@ -326,7 +345,10 @@ impl StorageError {
             | Self::OtherOrigin { .. }
             | Self::SavepointExists { .. }
             | Self::MetadataTooLarge { .. } => ErrorKind::Invalid,
-            Self::Locked { .. } | Self::Conflict { .. } | Self::Fenced { .. } => ErrorKind::Fenced,
+            Self::Locked { .. }
+            | Self::Conflict { .. }
+            | Self::Fenced { .. }
+            | Self::Released { .. } => ErrorKind::Fenced,
             Self::Io { source, .. } => kind_of_io(source.kind()),
             Self::Object { .. } | Self::WriterFailed { .. } => ErrorKind::Retryable,
             Self::Missing { .. }
@@ -383,6 +405,11 @@ impl StorageError {
             _ => false,
         }
     }
+}
+
+/// The kinds of stores that are compiled in.
+fn supported_ha() -> &'static str {
+    "`dir`"
 }
 
 fn kind_of_io(kind: io::ErrorKind) -> ErrorKind {

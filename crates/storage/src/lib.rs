@@ -78,7 +78,8 @@ pub mod fuzzing;
 pub use error::{ErrorKind, StorageError};
 pub use ha::pointer::{CheckpointPointer, Origin};
 pub use ha::{
-    Expected, FolderRecords, MemoryNamespace, RecordStore, RecordVersion, Versioned, Written,
+    Candidate, Expected, FolderRecords, HaLocation, InstanceId, LeaderElection, LeaderInfo,
+    Leadership, Loss, LossCause, MemoryNamespace, RecordStore, RecordVersion, Versioned, Written,
 };
 pub use job_store::{JobStore, NamespaceStatus};
 pub use load::{load_snapshot, parse_snapshot_path};

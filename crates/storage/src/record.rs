@@ -57,10 +57,16 @@ pub(crate) const ELSEWHERE: RecordKind = RecordKind {
     version: 1,
     fields: &["job", "checkpoint", "taken-by", "work", "location"],
 };
-pub(crate) const LEADER: RecordKind = RecordKind {
+/// Written until leaders could be found by it.
+pub(crate) const LEADER_V1: RecordKind = RecordKind {
     name: "tidegate-leader",
     version: 1,
     fields: &["epoch"],
+};
+pub(crate) const LEADER: RecordKind = RecordKind {
+    name: "tidegate-leader",
+    version: 2,
+    fields: &["epoch", "instance", "address"],
 };
 pub(crate) const FINISHED: RecordKind = RecordKind {
     name: "tidegate-finished",
@@ -255,7 +261,8 @@ mod tests {
     fn golden_files_decode_and_encode_identically() {
         let job = "00112233445566778899aabbccddeeff";
         let other = "ffeeddccbbaa99887766554433221100";
-        let cases: [(&RecordKind, &[&str], &str); 9] = [
+        let place = "file:///data/savepoint-ffeeddcc-42";
+        let cases: [(&RecordKind, &[&str], &str); 10] = [
             (
                 &JOB,
                 &[job, "wörd count 100%\n"],
@@ -273,13 +280,7 @@ mod tests {
             ),
             (
                 &POINTER,
-                &[
-                    job,
-                    "42",
-                    other,
-                    "user",
-                    "file:///data/savepoint-ffeeddcc-42",
-                ],
+                &[job, "42", other, "user", place],
                 include_str!("../tests/golden/pointer-v2.txt"),
             ),
             (
@@ -289,19 +290,18 @@ mod tests {
             ),
             (
                 &ELSEWHERE,
-                &[
-                    job,
-                    "42",
-                    other,
-                    "deleting",
-                    "file:///data/savepoint-ffeeddcc-42",
-                ],
+                &[job, "42", other, "deleting", place],
                 include_str!("../tests/golden/elsewhere-v1.txt"),
             ),
             (
-                &LEADER,
+                &LEADER_V1,
                 &["7"],
                 include_str!("../tests/golden/leader-v1.txt"),
+            ),
+            (
+                &LEADER,
+                &["8", other, "10.0.0.7:6123"],
+                include_str!("../tests/golden/leader-v2.txt"),
             ),
             (
                 &FINISHED,

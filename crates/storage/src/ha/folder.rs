@@ -7,27 +7,31 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use object_store::PutMode;
 use tidegate_types::LeaderEpoch;
 
+use super::election::{Candidate, LeaderInfo, Led, LossCause, LossReporter, Term};
 use super::{Expected, RecordStore, RecordVersion, Versioned, Written};
 use crate::error::StorageError;
 use crate::folder;
 use crate::names::{self, LEADER, LOCK};
 use crate::objects::{self, Faults, Objects, blocking};
-use crate::record::{self, RECORD_BYTES_MAX};
+use crate::record::RECORD_BYTES_MAX;
 
-/// The records in a folder. If this is its leader, the folder is unlocked when this is dropped, or
-/// the process ends.
+/// The records in a folder. If this is its leader, the folder is unlocked when the leadership is
+/// released, this is dropped, or the process ends.
 #[derive(Debug)]
 pub struct FolderRecords {
     objects: Objects,
     epoch: LeaderEpoch,
     writing: tokio::sync::Mutex<()>,
-    _lock: Option<File>,
+    /// Gone once the leadership was given back.
+    lock: Mutex<Option<File>>,
+    loss: LossReporter,
 }
 
 impl FolderRecords {
@@ -37,25 +41,25 @@ impl FolderRecords {
     /// [`StorageError::Locked`] if another handle has it, in this process or another; damage and
     /// IO.
     pub async fn lead(folder: &Path) -> Result<FolderRecords, StorageError> {
+        let led = FolderRecords::lead_as(folder, &Candidate::new("")).await;
+        led.map(|(records, _)| records)
+    }
+
+    /// As [`lead`](Self::lead), for a leader that others can find.
+    pub(super) async fn lead_as(
+        folder: &Path,
+        candidate: &Candidate,
+    ) -> Result<(FolderRecords, LeaderInfo), StorageError> {
         let root: PathBuf = folder.to_owned();
         let lock = blocking(move || own(&root)).await?;
         let objects = Objects::folder(folder)?;
-        let epoch = match read_epoch(&objects).await {
-            Ok(LeaderEpoch(latest)) => LeaderEpoch(latest + 1),
-            Err(StorageError::Missing { .. }) => LeaderEpoch(1),
-            Err(other) => return Err(other),
+        let epoch = match read_led(&objects).await? {
+            Some(Led { epoch, .. }) => LeaderEpoch(epoch.0 + 1),
+            None => LeaderEpoch(1),
         };
-        let bytes = record::LEADER.encode(&[&epoch.0.to_string()]);
-        objects
-            .put(LEADER, bytes.into(), PutMode::Overwrite, &objects::RECORD)
-            .await
-            .into_result()?;
-        Ok(FolderRecords {
-            objects,
-            epoch,
-            writing: tokio::sync::Mutex::new(()),
-            _lock: Some(lock),
-        })
+        let info = LeaderInfo::of(candidate, epoch);
+        write_led(&objects, &Led::by(info.clone())).await?;
+        Ok((FolderRecords::of(objects, epoch, Some(lock)), info))
     }
 
     /// Looks into the folder of somebody else, which must exist: nothing is locked or written, and
@@ -64,24 +68,60 @@ impl FolderRecords {
     /// # Errors
     /// If the folder can't be opened.
     pub fn inspect(folder: &Path) -> Result<FolderRecords, StorageError> {
-        Ok(FolderRecords {
-            objects: Objects::folder(folder)?,
-            epoch: LeaderEpoch(0),
+        let objects = Objects::folder(folder)?;
+        Ok(FolderRecords::of(objects, LeaderEpoch(0), None))
+    }
+
+    fn of(objects: Objects, epoch: LeaderEpoch, lock: Option<File>) -> FolderRecords {
+        FolderRecords {
+            objects,
+            epoch,
             writing: tokio::sync::Mutex::new(()),
-            _lock: None,
-        })
+            lock: Mutex::new(lock),
+            loss: LossReporter::new(),
+        }
+    }
+
+    pub(super) fn loss(&self) -> &LossReporter {
+        &self.loss
     }
 
     async fn check_epoch(&self) -> Result<(), StorageError> {
-        let found = read_epoch(&self.objects).await?;
+        if self.loss.loss().cause() == Some(LossCause::Released) {
+            return Err(StorageError::Released { ours: self.epoch });
+        }
+        let missing = || StorageError::Missing {
+            file: self.objects.file(LEADER),
+        };
+        let found = read_led(&self.objects).await?.ok_or_else(missing)?.epoch;
         if found == self.epoch {
             return Ok(());
         }
+        self.loss.report(LossCause::Deposed { by: found });
         Err(StorageError::Fenced {
             record: self.objects.file(LEADER),
             ours: self.epoch,
             found,
         })
+    }
+
+    async fn release_now(&self) -> Result<(), StorageError> {
+        let _writing = self.writing.lock().await;
+        self.check_epoch().await?;
+        // Ordering: nothing is written any more before the next leader can be there.
+        self.loss.report(LossCause::Released);
+        let led = Led {
+            epoch: self.epoch,
+            leader: None,
+        };
+        let written = write_led(&self.objects, &led).await;
+        let lock = self
+            .lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(lock);
+        written
     }
 
     async fn find(&self, name: &str) -> Result<Option<Versioned>, StorageError> {
@@ -154,11 +194,19 @@ fn own(root: &Path) -> Result<File, StorageError> {
     folder::lock(&root.join(LOCK))
 }
 
-async fn read_epoch(objects: &Objects) -> Result<LeaderEpoch, StorageError> {
-    let bytes = objects.get(LEADER, RECORD_BYTES_MAX).await?;
-    let file = objects.file(LEADER);
-    let values = record::LEADER.decode(&file, &bytes)?;
-    record::parse_number(&file, &values[0]).map(LeaderEpoch)
+/// What is recorded of the leadership; `None` if there never was one.
+pub(super) async fn read_led(objects: &Objects) -> Result<Option<Led>, StorageError> {
+    match objects.get(LEADER, RECORD_BYTES_MAX).await {
+        Ok(bytes) => Led::decode(&objects.file(LEADER), &bytes).map(Some),
+        Err(StorageError::Missing { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+async fn write_led(objects: &Objects, led: &Led) -> Result<(), StorageError> {
+    let bytes = led.encode().into();
+    let put = objects.put(LEADER, bytes, PutMode::Overwrite, &objects::RECORD);
+    put.await.into_result()
 }
 
 /// Under the lock nobody else writes, so the same bytes are the same version.
@@ -198,5 +246,11 @@ impl RecordStore for FolderRecords {
 
     fn confirm(&self) -> BoxFuture<'_, Result<(), StorageError>> {
         self.check_epoch().boxed()
+    }
+}
+
+impl Term for FolderRecords {
+    fn release(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.release_now().boxed()
     }
 }

@@ -12,31 +12,41 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
 use object_store::memory::InMemory;
 use tidegate_types::LeaderEpoch;
+use tokio::sync::watch;
 
+use super::election::{
+    Candidate, LeaderElection, LeaderInfo, Leadership, Led, LossCause, LossReporter, Term,
+};
 use super::{Expected, RecordStore, RecordVersion, Versioned, Written};
 use crate::error::StorageError;
 use crate::objects::{Faults, injected};
 
 /// The durable side of one job, in memory. Clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MemoryNamespace {
     pub(crate) objects: Arc<InMemory>,
     records: Arc<Mutex<Records>>,
+    /// Changes only while the records are locked.
+    led: Arc<watch::Sender<Led>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Records {
-    epoch: LeaderEpoch,
     entries: BTreeMap<String, Versioned>,
     versions: u64,
+    /// Tells the latest leader that it no longer is.
+    latest: Option<LossReporter>,
 }
 
-impl Default for Records {
-    fn default() -> Records {
-        Records {
-            epoch: LeaderEpoch(0),
-            entries: BTreeMap::new(),
-            versions: 0,
+impl Default for MemoryNamespace {
+    fn default() -> MemoryNamespace {
+        MemoryNamespace {
+            objects: Arc::default(),
+            records: Arc::default(),
+            led: Arc::new(watch::Sender::new(Led {
+                epoch: LeaderEpoch(0),
+                leader: None,
+            })),
         }
     }
 }
@@ -46,12 +56,46 @@ impl MemoryNamespace {
     /// now on is rejected.
     pub fn lead(&self) -> Arc<dyn RecordStore> {
         let mut records = self.lock();
-        let LeaderEpoch(latest) = records.epoch;
-        records.epoch = LeaderEpoch(latest + 1);
-        Arc::new(MemoryRecords {
-            epoch: records.epoch,
+        let (term, _) = self.take(&mut records, &Candidate::new(""));
+        Arc::new(term)
+    }
+
+    /// The election of the leader over these records. Somebody who leads does so until it gives
+    /// the lead back or drops it, or somebody else [takes it](Self::lead).
+    pub fn election(&self) -> Arc<dyn LeaderElection> {
+        Arc::new(self.clone())
+    }
+
+    fn take(&self, records: &mut Records, candidate: &Candidate) -> (MemoryRecords, LeaderInfo) {
+        let LeaderEpoch(latest) = self.led.borrow().epoch;
+        let epoch = LeaderEpoch(latest + 1);
+        let loss = LossReporter::new();
+        if let Some(former) = records.latest.replace(loss.clone()) {
+            former.report(LossCause::Deposed { by: epoch });
+        }
+        let info = LeaderInfo::of(candidate, epoch);
+        self.led.send_replace(Led::by(info.clone()));
+        let term = MemoryRecords {
+            epoch,
+            loss,
             namespace: self.clone(),
-        })
+        };
+        (term, info)
+    }
+
+    /// Takes the lead if nobody has it.
+    fn try_take(&self, candidate: &Candidate) -> Option<Leadership> {
+        let mut records = self.lock();
+        if self.led.borrow().leader.is_some() {
+            return None;
+        }
+        let (term, info) = self.take(&mut records, candidate);
+        let loss = term.loss.loss();
+        Some(Leadership::new(info, Arc::new(term), loss))
+    }
+
+    fn leader(&self) -> Option<LeaderInfo> {
+        self.led.borrow().leader.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Records> {
@@ -59,28 +103,91 @@ impl MemoryNamespace {
     }
 }
 
+impl LeaderElection for MemoryNamespace {
+    fn campaign<'a>(
+        &'a self,
+        candidate: &'a Candidate,
+    ) -> BoxFuture<'a, Result<Leadership, StorageError>> {
+        async move {
+            let mut changes = self.led.subscribe();
+            loop {
+                if let Some(won) = self.try_take(candidate) {
+                    return Ok(won);
+                }
+                let vacant = changes.wait_for(|led| led.leader.is_none());
+                vacant.await.expect("this namespace sends the changes");
+            }
+        }
+        .boxed()
+    }
+
+    fn current_leader(&self) -> BoxFuture<'_, Result<Option<LeaderInfo>, StorageError>> {
+        ready(Ok(self.leader())).boxed()
+    }
+
+    fn leader_changed<'a>(
+        &'a self,
+        known: Option<&'a LeaderInfo>,
+    ) -> BoxFuture<'a, Result<Option<LeaderInfo>, StorageError>> {
+        async move {
+            let mut changes = self.led.subscribe();
+            let changed = changes.wait_for(|led| led.leader.as_ref() != known);
+            let led = changed.await.expect("this namespace sends the changes");
+            Ok(led.leader.clone())
+        }
+        .boxed()
+    }
+}
+
 /// A handle on the records of a namespace in memory.
 #[derive(Debug)]
 struct MemoryRecords {
     epoch: LeaderEpoch,
+    loss: LossReporter,
     namespace: MemoryNamespace,
 }
 
+impl Drop for MemoryRecords {
+    fn drop(&mut self) {
+        let _ = self.vacate();
+    }
+}
+
+impl Term for MemoryRecords {
+    fn release(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        ready(self.vacate()).boxed()
+    }
+}
+
 impl MemoryRecords {
-    fn check_epoch(&self, records: &Records) -> Result<(), StorageError> {
-        if records.epoch == self.epoch {
-            return Ok(());
+    /// From here on nobody leads.
+    fn vacate(&self) -> Result<(), StorageError> {
+        let _records = self.namespace.lock();
+        self.check_epoch()?;
+        self.loss.report(LossCause::Released);
+        self.namespace.led.send_modify(|led| led.leader = None);
+        Ok(())
+    }
+
+    /// Whether this leads; the records are locked.
+    fn check_epoch(&self) -> Result<(), StorageError> {
+        let found = self.namespace.led.borrow().epoch;
+        if found != self.epoch {
+            return Err(StorageError::Fenced {
+                record: self.describe("leader"),
+                ours: self.epoch,
+                found,
+            });
         }
-        Err(StorageError::Fenced {
-            record: self.describe("leader"),
-            ours: self.epoch,
-            found: records.epoch,
-        })
+        match self.loss.has_ended() {
+            true => Err(StorageError::Released { ours: self.epoch }),
+            false => Ok(()),
+        }
     }
 
     fn write_now(&self, name: &str, bytes: Bytes, expected: &Expected) -> Result<(), StorageError> {
         let mut records = self.namespace.lock();
-        self.check_epoch(&records)?;
+        self.check_epoch()?;
         let found = records.entries.get(name);
         let as_expected = match expected {
             Expected::Absent if found.is_some_and(|found| found.bytes == bytes) => return Ok(()),
@@ -100,7 +207,7 @@ impl MemoryRecords {
 
     fn remove_now(&self, name: &str) -> Result<(), StorageError> {
         let mut records = self.namespace.lock();
-        self.check_epoch(&records)?;
+        self.check_epoch()?;
         injected("delete:write", || self.describe(name))?;
         records.entries.remove(name);
         Ok(())
@@ -173,6 +280,10 @@ impl RecordStore for MemoryRecords {
     }
 
     fn confirm(&self) -> BoxFuture<'_, Result<(), StorageError>> {
-        async { self.check_epoch(&self.namespace.lock()) }.boxed()
+        async {
+            let _records = self.namespace.lock();
+            self.check_epoch()
+        }
+        .boxed()
     }
 }

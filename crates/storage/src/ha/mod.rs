@@ -22,7 +22,10 @@
 //!
 //! What the records mean is the same everywhere, see [`JobRecords`](job_records::JobRecords).
 
+mod election;
 mod folder;
+mod folder_election;
+mod location;
 mod memory;
 
 pub(crate) mod job_records;
@@ -35,7 +38,11 @@ use futures::future::BoxFuture;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{ErrorChain, LeaderEpoch};
 
+pub use election::{
+    Candidate, InstanceId, LeaderElection, LeaderInfo, Leadership, Loss, LossCause,
+};
 pub use folder::FolderRecords;
+pub use location::HaLocation;
 pub use memory::MemoryNamespace;
 
 use crate::error::StorageError;

@@ -6,6 +6,7 @@
     reason = "clippy takes a test without harness for a program"
 )]
 
+pub(crate) mod meeting;
 pub(crate) mod namespace;
 pub(crate) mod places;
 

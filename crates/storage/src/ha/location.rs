@@ -1,0 +1,99 @@
+//! Where a job's records and the election of its leader are: one URL, three kinds of store.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use url::Url;
+
+use super::election::LeaderElection;
+use super::folder_election::FolderElection;
+use crate::error::StorageError;
+use crate::names;
+
+/// A store for leadership and records, as a user names it. Displays as its URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HaLocation {
+    /// `dir:///path`: a local folder, whose lock is the leadership. For processes of one machine.
+    Folder(PathBuf),
+}
+
+impl HaLocation {
+    /// Parses a URL: `dir:///path`.
+    ///
+    /// # Errors
+    /// [`StorageError::UnsupportedHa`] for other schemes, [`StorageError::InvalidLocation`] for
+    /// what is none of these.
+    pub fn parse(text: &str) -> Result<HaLocation, StorageError> {
+        let url = Url::parse(text).map_err(|e| StorageError::InvalidLocation {
+            location: text.to_owned(),
+            reason: format!("is not a URL: {e}"),
+        })?;
+        match url.scheme() {
+            "dir" => folder(text).map(HaLocation::Folder),
+            scheme => Err(StorageError::UnsupportedHa {
+                scheme: scheme.to_owned(),
+                location: text.to_owned(),
+            }),
+        }
+    }
+
+    /// The election of the leader of the job called `job_name` here. Nothing is touched yet.
+    ///
+    /// # Errors
+    /// If the configuration of the store is wrong.
+    pub fn election(&self, job_name: &str) -> Result<Arc<dyn LeaderElection>, StorageError> {
+        let job = names::path_safe(job_name);
+        match self {
+            HaLocation::Folder(folder) => {
+                Ok(Arc::new(FolderElection::in_folder(&folder.join(job))))
+            }
+        }
+    }
+}
+
+/// The path of a `dir://` URL, which follows the rules of `file://`.
+fn folder(text: &str) -> Result<PathBuf, StorageError> {
+    let invalid = || StorageError::InvalidLocation {
+        location: text.to_owned(),
+        reason: "is no folder; give an absolute path with three slashes, `dir:///path`".to_owned(),
+    };
+    let path = text.strip_prefix("dir://").ok_or_else(invalid)?;
+    let url = Url::parse(&format!("file://{path}")).map_err(|_| invalid())?;
+    names::directory_of(&url).map_err(|_| invalid())
+}
+
+impl fmt::Display for HaLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HaLocation::Folder(path) => match Url::from_file_path(path) {
+                Ok(url) => write!(f, "dir://{}", url.path()),
+                Err(()) => write!(f, "dir://{}", path.display()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_urls_and_display_as_they_were_given() {
+        for text in ["dir:///data/ha", "dir:///a%20b/c"] {
+            let location = HaLocation::parse(text).unwrap();
+            assert_eq!(location.to_string(), text);
+        }
+        for (text, expected) in [
+            ("", "is not a URL"),
+            ("/data/ha", "is not a URL"),
+            ("dir://host/x", "with three slashes"),
+            ("dir:/x", "with three slashes"),
+            ("dir:///x?y", "with three slashes"),
+            ("etcd://host/x", "`etcd`"),
+        ] {
+            let error = HaLocation::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
