@@ -9,6 +9,7 @@
 //! subtask around a [`Logic`]; a subtask reads [channels](crate::alignment) and writes to a
 //! [`Collector`].
 
+mod alive;
 mod attempt;
 mod background;
 mod batch;
@@ -40,7 +41,8 @@ pub mod sink;
 pub mod source;
 pub mod watermark;
 
-pub use attempt::{Attempt, AttemptContext, StartError};
+pub use alive::{BusyWorker, Stage};
+pub use attempt::{Attempt, AttemptContext, ClusterPart, Connection, StartError};
 pub use batch::Batch;
 pub use chains::KeyedSnapshot;
 pub use clock::{Clock, ManualClock, Ticks, wall_clock};

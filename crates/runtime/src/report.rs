@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate_types::message::{AddressedReport, Report, SubtaskFailure};
+use tidegate_types::message::{AddressedReport, FailureOrigin, Report, SubtaskFailure};
 use tidegate_types::{AttemptNumber, SubtaskId};
+
+use crate::attempt::{Peers, follows_from_a_loss};
 
 /// Takes reports from any thread, in order per thread. Must not block.
 pub type ReportSink = Arc<dyn Fn(AddressedReport) + Send + Sync>;
@@ -13,11 +15,22 @@ pub type ReportSink = Arc<dyn Fn(AddressedReport) + Send + Sync>;
 pub(crate) struct Reporter {
     attempt: AttemptNumber,
     sink: ReportSink,
+    /// The other processes of the attempt, if it has any.
+    peers: Option<Arc<Peers>>,
 }
 
 impl Reporter {
     pub(crate) fn new(attempt: AttemptNumber, sink: ReportSink) -> Self {
-        Reporter { attempt, sink }
+        Reporter {
+            attempt,
+            sink,
+            peers: None,
+        }
+    }
+
+    /// Tells failures that follow from the loss of one of these from others.
+    pub(crate) fn among(self, peers: Option<Arc<Peers>>) -> Self {
+        Reporter { peers, ..self }
     }
 
     pub(crate) fn send(&self, report: Report) {
@@ -28,6 +41,15 @@ impl Reporter {
     }
 
     pub(crate) fn fail(&self, subtask: Option<SubtaskId>, cause: String) {
-        self.send(Report::Failed(SubtaskFailure { subtask, cause }));
+        let lost = self.peers.as_ref().and_then(|peers| peers.lost());
+        let origin = match lost {
+            Some(process) if follows_from_a_loss(&cause) => FailureOrigin::Peer { process },
+            _ => FailureOrigin::Here,
+        };
+        self.send(Report::Failed(SubtaskFailure {
+            subtask,
+            origin,
+            cause,
+        }));
     }
 }

@@ -397,10 +397,7 @@ impl Process {
             }
             !queue.is_empty()
         });
-        let failure = tidegate_types::message::SubtaskFailure {
-            subtask: None,
-            cause: "the stream broke".to_owned(),
-        };
+        let failure = tidegate_types::message::SubtaskFailure::here(None, "the stream broke");
         let report = AddressedReport {
             attempt: number,
             report: Report::Failed(failure),

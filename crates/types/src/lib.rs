@@ -30,5 +30,5 @@ pub use ids::{
 pub use key_group::{KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism};
 pub use key_hash::{HASH_ID, hash_bytes};
 pub use location::SnapshotLocation;
-pub use restore::{RestoreMode, RestorePlan, SubtaskRestore};
+pub use restore::{RestoreMode, RestorePart, RestorePlan, SubtaskRestore};
 pub use time::{EventTime, Millis, UnixMillis};

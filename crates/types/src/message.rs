@@ -89,13 +89,40 @@ pub struct SnapshotMetrics {
     pub write: Duration,
 }
 
+/// Where a failure began. One process that fails takes all others of its attempt along; of their
+/// reports, this tells the one that says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureOrigin {
+    /// Where it was reported: code of the job, its state, or the runtime.
+    Here,
+    /// In another process of the attempt, which has gone, can't be reached, or has ended before
+    /// its time. Whoever knows why that one went should be believed instead.
+    Peer {
+        /// Index of that process in the attempt.
+        process: u32,
+    },
+}
+
 /// Why a subtask's attempt can't go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubtaskFailure {
     /// The subtask, if it is known which one.
     pub subtask: Option<SubtaskId>,
+    /// Where it began.
+    pub origin: FailureOrigin,
     /// The cause with all its own causes, for people.
     pub cause: String,
+}
+
+impl SubtaskFailure {
+    /// A failure that began where it is reported.
+    pub fn here(subtask: Option<SubtaskId>, cause: impl Into<String>) -> Self {
+        SubtaskFailure {
+            subtask,
+            origin: FailureOrigin::Here,
+            cause: cause.into(),
+        }
+    }
 }
 
 /// From a subtask to the coordinator; travels as an [`AddressedReport`].

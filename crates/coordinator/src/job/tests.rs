@@ -507,10 +507,7 @@ fn nothing_happens_by_itself_once_a_job_has_ended() {
 fn a_failure_names_the_subtask_if_there_is_one_of_that_id() {
     let reason = |operator| {
         let mut job = running();
-        let failure = SubtaskFailure {
-            subtask: Some(subtask(operator)),
-            cause: "boom".to_owned(),
-        };
+        let failure = SubtaskFailure::here(Some(subtask(operator)), "boom");
         let actions = step(&mut job, 1, report(Report::Failed(failure)));
         let Some(JobAction::Note(JobNote::AttemptFailed { reason, .. })) = actions.first() else {
             panic!("{actions:?}")

@@ -108,7 +108,7 @@ impl World {
                 let cause = "injected".to_owned();
                 self.report(
                     self.attempt,
-                    Report::Failed(SubtaskFailure { subtask, cause }),
+                    Report::Failed(SubtaskFailure::here(subtask, cause)),
                 );
             }
             Op::LateWrite(index) => {

@@ -395,10 +395,8 @@ impl World {
     fn failed(&self, command: &Command<'_>) -> Report {
         let subtask = command.word(1).filter(|word| word.ends_with(']'));
         let cause = &command.words[1 + usize::from(subtask.is_some())..];
-        Report::Failed(SubtaskFailure {
-            subtask: subtask.map(|word| parse::subtasks(&self.graph, word, vec![])[0]),
-            cause: cause.join(" "),
-        })
+        let subtask = subtask.map(|word| parse::subtasks(&self.graph, word, vec![])[0]);
+        Report::Failed(SubtaskFailure::here(subtask, cause.join(" ")))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_types::SubtaskId;
 use tidegate_types::graph::OperatorSpec;
+use tidegate_types::{SubtaskId, SubtaskRestore};
 use timely::dataflow::Scope;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::worker::Worker;
@@ -11,6 +11,7 @@ use timely::worker::Worker;
 use super::JobPlan;
 use super::node::{Ends, OutputEnd};
 use super::side::PlannedSide;
+use crate::alive::SignOfLife;
 use crate::attempt::AttemptContext;
 use crate::background::Background;
 use crate::logic::SubtaskContext;
@@ -21,13 +22,22 @@ use crate::subtask::Mailbox;
 /// What building needs to know, on one worker.
 pub(crate) struct BuildContext<'scope> {
     pub(crate) scope: Scope<'scope, u64>,
-    /// Index of this worker, and so of every subtask on it.
+    /// Index of this worker over all processes, and so of every subtask on it.
     pub(crate) index: u32,
     pub(crate) plan: &'scope JobPlan,
     pub(crate) attempt: &'scope AttemptContext,
-    pub(crate) background: Background,
+    pub(crate) hands: WorkerHands,
+}
+
+/// What the subtasks of one worker share.
+pub(crate) struct WorkerHands {
+    /// Writes snapshots.
+    pub(crate) snapshots: Background,
+    /// Commits transactions.
     pub(crate) commits: Background,
     pub(crate) reports: Reporter,
+    /// Where the worker leaves signs of life.
+    pub(crate) sign: Arc<SignOfLife>,
 }
 
 impl<'scope> BuildContext<'scope> {
@@ -53,15 +63,20 @@ impl<'scope> BuildContext<'scope> {
             max_parallelism: spec.max_parallelism,
             attempt: self.attempt.number,
             restored: self.attempt.restored,
-            restore: self.attempt.restore.subtask(subtask).clone(),
+            restore: self.restore(subtask).clone(),
             files: Arc::clone(&self.attempt.files),
             clock: self.attempt.clock.clone(),
             placement: self.attempt.placement,
             side_outputs,
-            background: self.background.clone(),
-            commits: self.commits.clone(),
-            reports: self.reports.clone(),
+            background: self.hands.snapshots.clone(),
+            commits: self.hands.commits.clone(),
+            reports: self.hands.reports.clone(),
         }
+    }
+
+    fn restore(&self, subtask: SubtaskId) -> &'scope SubtaskRestore {
+        let restore = self.attempt.restore.subtasks.get(&subtask);
+        restore.expect("checked for every subtask of this process before workers start")
     }
 }
 
@@ -83,8 +98,7 @@ pub(crate) fn build(
     worker: &mut Worker,
     plan: &JobPlan,
     attempt: &AttemptContext,
-    (background, commits): (Background, Background),
-    reports: Reporter,
+    hands: WorkerHands,
 ) -> BuiltWorker {
     let index = worker.index() as u32;
     worker.dataflow::<u64, _, _>(|scope| {
@@ -93,9 +107,7 @@ pub(crate) fn build(
             index,
             plan,
             attempt,
-            background,
-            commits,
-            reports,
+            hands,
         };
         build_in(&context)
     })

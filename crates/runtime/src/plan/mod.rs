@@ -15,7 +15,7 @@ use tidegate_state::Record;
 use tidegate_types::graph::{Edge, GraphError, JobGraph, OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::{OperatorId, OperatorUid};
 
-pub(crate) use build::{BuiltWorker, build};
+pub(crate) use build::{BuiltWorker, WorkerHands, build};
 use edge::{EdgeFactory, TypedEdge};
 use node::{NodeFactory, TypedNode};
 use side::PlannedSide;

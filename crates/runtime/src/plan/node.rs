@@ -126,6 +126,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, O
                 out,
                 mailbox: notices,
                 activator,
+                sign: Arc::clone(&context.hands.sign),
                 metrics: context.attempt.metrics.of(subtask),
                 mode: context.attempt.mode,
                 buffer_timeout: context.attempt.buffer_timeout,

@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_state::{Record, SnapshotProgress};
@@ -32,6 +33,7 @@ use tidegate_types::{AlignmentMode, CheckpointId, SubtaskId};
 use timely::scheduling::Activator;
 
 use crate::alignment::{Alignment, AlignmentAction, ChannelIndex};
+use crate::alive::{SignOfLife, Stage};
 use crate::background::panic_message;
 use crate::batch::Batch;
 use crate::chaining::Chained;
@@ -72,6 +74,7 @@ pub(crate) struct Assembly<In, Out, L> {
     pub(crate) out: Collector<Out>,
     pub(crate) mailbox: Mailbox,
     pub(crate) activator: Activator,
+    pub(crate) sign: Arc<SignOfLife>,
     pub(crate) metrics: SubtaskMetrics,
     pub(crate) mode: AlignmentMode,
     pub(crate) buffer_timeout: Duration,
@@ -122,6 +125,7 @@ pub(crate) struct Subtask<In, Out, L> {
     busy: BusyClock,
     mailbox: Mailbox,
     activator: Activator,
+    sign: Arc<SignOfLife>,
     metrics: SubtaskMetrics,
     records_in: u64,
     /// Weight of the records that have been processed, a batch at a time.
@@ -168,6 +172,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             out,
             mailbox,
             activator,
+            sign,
             metrics,
             mode,
             ..
@@ -196,6 +201,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             busy: BusyClock::new(Ticks::now()),
             mailbox,
             activator,
+            sign,
             metrics,
             records_in: 0,
             bytes_in: 0,
@@ -212,7 +218,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             self.discard_input();
             return;
         }
+        let caller = self.sign.active();
         self.guarded(|subtask| subtask.run(by));
+        self.sign.leave(caller);
     }
 
     /// Whatever goes wrong ends the attempt, as a failure of this subtask and not of its caller.
@@ -252,7 +260,8 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     fn run(&mut self, by: ActivatedBy) -> Result<(), BoxError> {
         let began = Ticks::now();
         self.busy.begin(began);
-        self.open_once()?;
+        self.sign.enter(self.id(), Stage::Working, began);
+        self.open_once(began)?;
         self.timer = self.timer.filter(|timer| *timer > began);
         self.out.receive_credit();
         self.inputs.pull(self.passed)?;
@@ -262,12 +271,14 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         Ok(())
     }
 
-    fn open_once(&mut self) -> Result<(), BoxError> {
+    fn open_once(&mut self, began: Ticks) -> Result<(), BoxError> {
         if let Phase::Created(_) = &self.phase {
+            self.sign.enter(self.id(), Stage::Opening, began);
             let Phase::Created(make) = std::mem::replace(&mut self.phase, Phase::Dead) else {
                 unreachable!("matched above")
             };
             self.phase = Phase::Running(make(&self.context)?);
+            self.sign.enter(self.id(), Stage::Working, Ticks::now());
             self.context
                 .reports
                 .send(Report::Running { subtask: self.id() });
@@ -290,7 +301,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             if rest != Rest::Work {
                 return Ok(rest);
             }
-            if Ticks::now().since(began) >= ACTIVATION_MAX {
+            let now = Ticks::now();
+            self.sign.touch(now);
+            if now.since(began) >= ACTIVATION_MAX {
                 self.poll_beside_input()?;
                 return Ok(Rest::Work);
             }

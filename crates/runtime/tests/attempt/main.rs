@@ -6,6 +6,7 @@ mod support;
 
 mod chaining;
 mod checkpoints;
+mod cluster;
 mod commits;
 mod ends;
 mod event_time;

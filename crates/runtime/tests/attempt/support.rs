@@ -437,7 +437,8 @@ impl Driven {
             number: AttemptNumber(1),
             placement: options.placement,
             restored: restored.map(|(id, _)| id),
-            restore: RestorePlan { operators },
+            restore: RestorePlan { operators }.into(),
+            cluster: None,
             files: Arc::new(files.clone()),
             reports: Arc::new(move |report| {
                 let _ = sender.send(report.report);

@@ -72,7 +72,8 @@ impl Driver {
         let context = AttemptContext {
             number,
             restored,
-            restore,
+            restore: restore.into(),
+            cluster: None,
             files: Arc::new(StoredFiles {
                 store: self.store.clone(),
                 attempt: number,

@@ -74,10 +74,7 @@ impl Injector {
             if !strikes {
                 return reports(addressed);
             }
-            let failure = SubtaskFailure {
-                subtask: None,
-                cause: "injected failure".to_owned(),
-            };
+            let failure = SubtaskFailure::here(None, "injected failure");
             reports(AddressedReport {
                 attempt: addressed.attempt,
                 report: Report::Failed(failure),

@@ -300,7 +300,7 @@ impl SnapshotJob {
             // the next attempt can write its records anew.
             let (subtask, cause) = (Some(self.subtask), format!("{id} is spoilt"));
             let lane = (Thread::Snapshots, self.subtask.index);
-            hands.report(lane, Report::Failed(SubtaskFailure { subtask, cause }));
+            hands.report(lane, Report::Failed(SubtaskFailure::here(subtask, cause)));
         }
         Ok(Progress::Ended)
     }
@@ -394,7 +394,7 @@ impl Commit {
         if let Some(cause) = self.failed.take() {
             trace!(hands.outside, "{} {subtask} fails: {cause}", hands.attempt);
             let subtask = Some(subtask);
-            hands.report(lane, Report::Failed(SubtaskFailure { subtask, cause }));
+            hands.report(lane, Report::Failed(SubtaskFailure::here(subtask, cause)));
             return Ok(Progress::Ended);
         }
         sink.pending.retain(|id| id.checkpoint > checkpoint);

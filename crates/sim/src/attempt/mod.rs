@@ -312,10 +312,7 @@ impl Attempt {
         let subtask = self.subtasks[at].id;
         trace!(outside, "{} {subtask} fails: {cause}", self.number);
         self.subtasks[at].die(&mut self.channels);
-        let failure = SubtaskFailure {
-            subtask: Some(subtask),
-            cause,
-        };
+        let failure = SubtaskFailure::here(Some(subtask), cause);
         self.reports
             .push(((Thread::Worker, subtask.index), Report::Failed(failure)));
     }

@@ -11,10 +11,7 @@ use super::{Checked, ensure};
 /// Tells an ended job all sorts of things.
 pub(crate) fn nothing_after_the_end(job: &mut Job, now: Now, attempt: AttemptNumber) -> Checked {
     let checkpoint = CheckpointId(1);
-    let failure = SubtaskFailure {
-        subtask: None,
-        cause: "late".to_owned(),
-    };
+    let failure = SubtaskFailure::here(None, "late");
     let events = [
         JobEvent::Start,
         JobEvent::Tick,

@@ -21,7 +21,7 @@ use crate::attempt::AttemptContext;
 use crate::background::Background;
 use crate::clock::Clock;
 use crate::metrics::AttemptMetrics;
-use crate::plan::{BuiltWorker, build};
+use crate::plan::{BuiltWorker, WorkerHands, build};
 use crate::report::Reporter;
 
 use job::{
@@ -62,6 +62,16 @@ fn restore_plan(operators: usize, states: Option<&States>) -> RestorePlan {
     };
     RestorePlan {
         operators: (0..operators).map(subtask).collect(),
+    }
+}
+
+/// What the only worker has; nothing is written, and nothing committed.
+fn hands(background: &Background, context: &AttemptContext) -> WorkerHands {
+    WorkerHands {
+        snapshots: background.clone(),
+        commits: background.clone(),
+        reports: Reporter::new(context.number, Arc::clone(&context.reports)),
+        sign: Arc::default(),
     }
 }
 
@@ -123,7 +133,7 @@ impl Stepped<'_> {
         let context = AttemptContext {
             number: AttemptNumber(1),
             restored: restored.map(|_| STOP),
-            restore: restore_plan(SUBTASKS, restored),
+            restore: restore_plan(SUBTASKS, restored).into(),
             files: Arc::new(NoFiles),
             placement: crate::piece::StatePlacement::default(),
             reports: Arc::new(move |report| sink.lock().unwrap().push(report.report)),
@@ -132,10 +142,10 @@ impl Stepped<'_> {
             buffer_timeout: Duration::from_millis(5),
             clock: Clock::System,
             serialize: false,
+            cluster: None,
         };
-        let background = (run.background.clone(), run.background.clone());
-        let reporter = Reporter::new(context.number, Arc::clone(&context.reports));
-        let built = build(worker, &plan, &context, background, reporter);
+        let hands = hands(run.background, &context);
+        let built = build(worker, &plan, &context, hands);
         Stepped {
             worker,
             built,

@@ -15,7 +15,7 @@ use tidegate_types::{
 use timely::worker::Worker;
 
 use super::job::{NoFiles, Shared, operator};
-use super::{States, barrier, restore_plan, states_of};
+use super::{States, barrier, hands, restore_plan, states_of};
 use crate::attempt::AttemptContext;
 use crate::background::Background;
 use crate::batch::Batch;
@@ -25,7 +25,6 @@ use crate::logic::{Activity, Flow, Logic, Snapshot, WatermarkProgress};
 use crate::metrics::AttemptMetrics;
 use crate::output::{Collector, Rebalance, SideCollector};
 use crate::plan::{BuiltWorker, EdgeKind, JobPlan, Output, build};
-use crate::report::Reporter;
 
 /// What a source is to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +281,7 @@ impl Play<'_> {
             placement: crate::piece::StatePlacement::default(),
             number: tidegate_types::AttemptNumber(1),
             restored: None,
-            restore: restore_plan(OPERATORS, None),
+            restore: restore_plan(OPERATORS, None).into(),
             files: Arc::new(NoFiles),
             reports: Arc::new(move |report| sink.lock().unwrap().push(report.report)),
             metrics: AttemptMetrics::new(plan.graph()),
@@ -290,10 +289,10 @@ impl Play<'_> {
             buffer_timeout: Duration::from_millis(5),
             clock: Clock::Manual(controls.clock.clone()),
             serialize: false,
+            cluster: None,
         };
-        let background = (background.clone(), background.clone());
-        let reporter = Reporter::new(context.number, Arc::clone(&context.reports));
-        let built = build(worker, &plan, &context, background, reporter);
+        let hands = hands(background, &context);
+        let built = build(worker, &plan, &context, hands);
         Play {
             worker,
             built,
