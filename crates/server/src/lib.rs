@@ -20,6 +20,8 @@ mod start;
 mod storage_actions;
 mod waiting;
 
+pub mod data;
+
 pub use client::{JobClient, RequestError};
 pub use error::RunError;
 pub use options::{CheckpointLocation, InjectedFailures, JobOptions, RestoreOptions};

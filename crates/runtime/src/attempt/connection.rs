@@ -51,6 +51,22 @@ impl Connection {
     }
 }
 
+impl Read for &Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.stream).read(buffer)
+    }
+}
+
+impl Write for &Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.stream).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&self.stream).flush()
+    }
+}
+
 /// No peer has been lost.
 const NOBODY: u32 = u32::MAX;
 
@@ -152,7 +168,7 @@ impl Watched {
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.connection.stream.read(buffer) {
+            match (&self.connection).read(buffer) {
                 // Timely takes any error for the end of the connection.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(0) if !buffer.is_empty() => {
@@ -167,12 +183,12 @@ impl Read for Watched {
 
 impl Write for Watched {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let outcome = self.connection.stream.write(bytes);
+        let outcome = (&self.connection).write(bytes);
         self.watch(outcome)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let outcome = self.connection.stream.flush();
+        let outcome = (&self.connection).flush();
         self.watch(outcome)
     }
 }

@@ -28,8 +28,11 @@ fn counts(source: Numbers, keys: u64, parallelism: u32) -> (impl Fn() -> JobPlan
     (plan, results)
 }
 
+type Counts = Collected<(u64, u64)>;
+
+/// The sinks of all processes.
 #[derive(Clone, Default)]
-struct Results(Arc<Mutex<Vec<Collected<(u64, u64)>>>>);
+struct Results(Arc<Mutex<Vec<Counts>>>);
 
 impl Results {
     fn all(&self) -> Vec<(u64, u64)> {

@@ -50,10 +50,10 @@ fn parts_that_do_not_fit_are_refused() {
     );
     let mut outside = part(0, 3, 1);
     outside.process = 3;
-    outside.connections[0] = outside.connections[1].take().map(|one| {
-        outside.connections[1] = one.try_clone().ok();
-        one
-    });
+    let again = outside.connections[1]
+        .as_ref()
+        .map(|one| one.try_clone().unwrap());
+    outside.connections[0] = again;
     assert_eq!(
         refusal(outside, false),
         "the connections don't fit the cluster: see process `3`"
