@@ -15,6 +15,7 @@ pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
     ),
     ("crates/runtime/src/attempt", "workers park until woken"),
     ("crates/server/src/clock", "handed to the cores"),
+    ("crates/server/src/data/", "whoever connects has a deadline"),
     ("crates/server/src/driver", "waits for the next deadline"),
     ("crates/connectors/src/", "blocking clients have threads"),
     ("crates/tidegate/src/progress.rs", "rates are per second"),
