@@ -5,7 +5,7 @@
 //! first while the others are on their way: the waits of a chunk of keys are spent at the same
 //! time.
 //!
-//! The only module of the engine with `unsafe`: the instruction takes an address, and the language
+//! One of the two modules of the engine with `unsafe`: the instruction takes an address, and the language
 //! can't know that nothing is read there. Invariant: a prefetch changes nothing that the program
 //! can see, apart from how long it takes.
 

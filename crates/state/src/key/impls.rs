@@ -3,6 +3,7 @@
 use compact_str::CompactString;
 use tidegate_types::hash_bytes;
 
+use super::inline::same_text;
 use super::short::same_bytes;
 use super::{FixedEncoding, KeyError, StateKey, take};
 
@@ -182,7 +183,7 @@ fn utf8<K: for<'a> From<&'a str>>(bytes: &[u8]) -> Result<K, KeyError> {
 }
 
 macro_rules! string_keys {
-    ($($type:ty),*) => {$(
+    ($($type:ty, $is_same:expr);*) => {$(
         impl StateKey for $type {
             fn schema(out: &mut String) {
                 out.push_str("string");
@@ -206,7 +207,7 @@ macro_rules! string_keys {
 
             #[inline]
             fn is_same(&self, other: &Self) -> bool {
-                same_bytes(self.as_bytes(), other.as_bytes())
+                $is_same(self, other)
             }
 
             #[inline]
@@ -217,7 +218,10 @@ macro_rules! string_keys {
     )*};
 }
 
-string_keys!(String, CompactString);
+string_keys!(
+    String, |left: &String, right: &String| same_bytes(left.as_bytes(), right.as_bytes());
+    CompactString, same_text
+);
 
 impl StateKey for Vec<u8> {
     fn schema(out: &mut String) {

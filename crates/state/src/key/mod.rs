@@ -25,6 +25,7 @@
 mod borrowed;
 mod fixed;
 mod impls;
+mod inline;
 mod short;
 
 use std::cell::Cell;
