@@ -342,7 +342,7 @@ mod tests {
 
     fn data() -> Payload<u64> {
         Payload::Data {
-            records: vec![1],
+            records: vec![1].into(),
             bytes: 8,
         }
     }

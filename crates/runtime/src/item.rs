@@ -14,6 +14,8 @@ use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::dataflow::channels::{ContainerBytes, Message};
 use timely::progress::Stamp;
 
+use crate::batch::BatchBuffer;
+
 /// One message on one channel. A channel is (input port, origin subtask).
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Item<T> {
@@ -30,7 +32,7 @@ pub(crate) struct Item<T> {
 pub(crate) enum Payload<T> {
     /// Records and what they weigh in the channel's window, in bytes.
     Data {
-        records: Vec<T>,
+        records: BatchBuffer<T>,
         bytes: u64,
     },
     Marker(Marker),
@@ -65,11 +67,14 @@ impl Marker {
 }
 
 impl<T> Item<T> {
-    /// The same item with its records, if it has any, as others.
+    /// The same item with its records, if it has any, as others: as many, with the same keys.
     pub(crate) fn convert<U>(self, convert: impl FnOnce(Vec<T>) -> Vec<U>) -> Item<U> {
         let payload = match self.payload {
             Payload::Data { records, bytes } => Payload::Data {
-                records: convert(records),
+                records: BatchBuffer {
+                    records: convert(records.records),
+                    key_hashes: records.key_hashes,
+                },
                 bytes,
             },
             Payload::Marker(marker) => Payload::Marker(marker),
@@ -183,7 +188,7 @@ mod tests {
             origin: 2,
             sequence: 3,
             payload: Payload::Data {
-                records: vec!["a".to_owned(), String::new()],
+                records: vec!["a".to_owned(), String::new()].into(),
                 bytes: 49,
             },
         };
@@ -197,6 +202,7 @@ mod tests {
         let Payload::Data { records, bytes } = item.payload else {
             panic!("not data")
         };
-        assert_eq!((records, bytes), (vec!["a".to_owned(), String::new()], 49));
+        assert_eq!(records.records, ["a", ""]);
+        assert_eq!(bytes, 49);
     }
 }

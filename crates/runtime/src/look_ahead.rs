@@ -4,6 +4,8 @@
 //! records are known, so their hashes are computed ahead, the state is told them, and each record
 //! is worked on with its hash at hand, while the state of the others is on its way.
 //!
+//! Where the hashes came along with the records, they are used in any case.
+//!
 //! Invariant: whether one looks ahead or not, records are worked on one by one, in order, and none
 //! any more once the output is full. What was found out ahead of records that are then left alone
 //! is forgotten.
@@ -59,8 +61,9 @@ pub(crate) fn process_by_key<O: ByKey<Out: Record>>(
     input: &mut Batch<O::In>,
     out: &mut Collector<O::Out>,
 ) -> Result<(), BoxError> {
-    if operator.outgrows_cache() {
-        return process_ahead(operator, input, out);
+    let prefetches = operator.outgrows_cache();
+    if prefetches || input.key_hashes().is_some() {
+        return process_ahead(operator, input, out, prefetches);
     }
     while !out.is_full() {
         let Some(record) = input.next() else { break };
@@ -73,15 +76,22 @@ fn process_ahead<O: ByKey<Out: Record>>(
     operator: &mut O,
     input: &mut Batch<O::In>,
     out: &mut Collector<O::Out>,
+    prefetches: bool,
 ) -> Result<(), BoxError> {
     let mut hashes = [0; LOOK_AHEAD];
     while !out.is_full() && input.len() > 0 {
         let records = input.as_slice();
         let hashes = &mut hashes[..records.len().min(LOOK_AHEAD)];
-        for (hash, record) in hashes.iter_mut().zip(records) {
-            *hash = operator.key_hash(record);
+        if let Some(known) = input.key_hashes() {
+            hashes.copy_from_slice(&known[..hashes.len()]);
+        } else {
+            for (hash, record) in hashes.iter_mut().zip(records) {
+                *hash = operator.key_hash(record);
+            }
         }
-        operator.prefetch(hashes);
+        if prefetches {
+            operator.prefetch(hashes);
+        }
         // In this order, so that no record is taken once the hashes have come to an end.
         for (hash, record) in hashes.iter().zip(&mut *input) {
             operator.work(record, Some(*hash), out)?;

@@ -8,6 +8,7 @@ use tidegate_state::{StateKey, ValueState, ValueStateDescriptor};
 use tidegate_types::{MaxParallelism, SubtaskRestore, UnixMillis};
 
 use super::*;
+use crate::batch::BatchBuffer;
 use crate::either::Either;
 use crate::harness::{HarnessSetup, OperatorHarness};
 use crate::keyed::{Count, KeyedMap};
@@ -56,7 +57,7 @@ impl ByKey for Witness {
         if self.fails_at == Some(record) {
             return Err("failed".into());
         }
-        if let Some(hash) = key_hash {
+        if let Some(hash) = key_hash.filter(|_| self.is_large) {
             assert!(self.prefetched.borrow().contains(&hash), "{record}");
         }
         self.known.push(key_hash);
@@ -84,6 +85,30 @@ fn each_record_is_worked_on_once_in_order_with_its_own_hash() {
             let prefetched = if is_large { count as usize } else { 0 };
             assert_eq!(witness.prefetched.borrow().len(), prefetched, "each once");
         }
+    }
+}
+
+#[test]
+fn hashes_that_came_along_are_used() {
+    for is_large in [false, true] {
+        let mut witness = Witness {
+            is_large,
+            ..Witness::default()
+        };
+        let hash = |record: u64| record + 5_000_000;
+        let mut input = Batch::from(BatchBuffer {
+            records: Vec::from_iter(0..1300),
+            key_hashes: Vec::from_iter((0..1300).map(hash)),
+        });
+        let mut out = Collector::collecting(1);
+        while input.len() > 0 {
+            // Full in the middle of a batch, and of a chunk.
+            process_by_key(&mut witness, &mut input, &mut out).unwrap();
+            out.take_collected();
+        }
+        let hashes = Vec::from_iter((0..1300).map(|record| Some(hash(record))));
+        assert_eq!(witness.known, hashes);
+        assert_eq!(witness.prefetched.borrow().is_empty(), !is_large);
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Receiver<T> {
     pub(crate) in_flight: u64,
     /// Records that have been processed.
     pub(crate) processed: Vec<T>,
+    /// Hashes that came with them.
+    pub(crate) key_hashes: Vec<u64>,
     /// Weights of the batches that have arrived, and how many records they held.
     pub(crate) batches: Vec<(u64, usize)>,
 }
@@ -104,6 +106,7 @@ impl<T: Record> Wire<T> {
             sequence: 0,
             in_flight: 0,
             processed: Vec::new(),
+            key_hashes: Vec::new(),
             batches: Vec::new(),
         };
         let wire = Wire {
@@ -122,7 +125,7 @@ impl<T: Record> Wire<T> {
             receiver.sequence += 1;
             if let Payload::Data { records, bytes } = &item.payload {
                 receiver.in_flight += bytes;
-                receiver.batches.push((*bytes, records.len()));
+                receiver.batches.push((*bytes, records.records.len()));
             }
             receiver.queue.push_back(item.payload);
         }
@@ -135,7 +138,8 @@ impl<T: Record> Wire<T> {
         };
         if let Payload::Data { records, bytes } = payload {
             receiver.in_flight -= bytes;
-            receiver.processed.extend(records);
+            receiver.processed.extend(records.records);
+            receiver.key_hashes.extend(records.key_hashes);
             receiver.credit.on_processed(ChannelIndex(0), bytes);
         }
         let credits = &self.credits.0;

@@ -165,8 +165,8 @@ impl<T: Record> Collector<T> {
         if let Some((last, others)) = self.edges.split_last_mut() {
             for edge in others {
                 let mut copy = edge.targets.spare(self.staged.len());
-                copy.extend_from_slice(&self.staged);
-                edge.route.route(&mut copy, &mut edge.targets);
+                copy.records.extend_from_slice(&self.staged);
+                edge.route.route(&mut copy.records, &mut edge.targets);
                 edge.targets.put_spare(copy);
             }
             last.route.route(&mut self.staged, &mut last.targets);

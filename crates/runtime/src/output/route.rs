@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
+use std::mem::needs_drop;
 
 use tidegate_state::{Record, StateKey};
 use tidegate_types::{KeyGroup, MaxParallelism};
@@ -207,6 +208,9 @@ where
 }
 
 /// To the subtask that owns the key group of the record's key.
+///
+/// Where keys own memory, their hashes go with the records, for the receiver to use: its keys are
+/// those of the same selector.
 #[derive(Debug)]
 pub struct ByKeyGroup<S> {
     selector: S,
@@ -234,11 +238,16 @@ impl<T: Record, S: KeySelector<T>> Route<T> for ByKeyGroup<S> {
         if targets.count() == 1 {
             return Forward.route(staged, targets);
         }
-        targets.scatter(staged, |record| {
-            let hash = self.selector.with_key(record, StateKey::key_hash);
+        let place_of = |record: &T| {
+            let hash = self.selector.with_key(record, |key| key.key_hash());
             let group = self.max_parallelism.key_group(hash);
-            usize::from(self.owners[usize::from(group.0)])
-        });
+            (usize::from(self.owners[usize::from(group.0)]), hash)
+        };
+        // What owns nothing is small, mostly, and hashed sooner than its hash could be read.
+        match needs_drop::<S::Key>() {
+            true => targets.scatter_hashed(staged, place_of),
+            false => targets.scatter(staged, |record| place_of(record).0),
+        }
     }
 
     fn is_full(&self, targets: &Targets<T>) -> bool {

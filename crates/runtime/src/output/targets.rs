@@ -9,7 +9,7 @@ use timely::communication::Pull;
 use timely::dataflow::channels::pushers;
 use timely::dataflow::operators::Capability;
 
-use crate::batch::SpareBuffers;
+use crate::batch::{BatchBuffer, SpareBuffers};
 use crate::chaining::ChainedSender;
 use crate::credit::{CreditSettings, Grant, SendCredit};
 use crate::item::{Item, Marker, Packet, Payload};
@@ -79,7 +79,7 @@ pub(crate) struct Link<T> {
 
 struct Target<T> {
     index: u32,
-    batch: Vec<T>,
+    batch: BatchBuffer<T>,
     batch_bytes: u64,
     /// A batch of this weight is sent at once; follows what the credit advises.
     batch_bytes_max: u64,
@@ -107,7 +107,7 @@ impl<T: Record> Targets<T> {
             let credit = SendCredit::new(settings);
             Target {
                 index,
-                batch: Vec::new(),
+                batch: BatchBuffer::default(),
                 batch_bytes: 0,
                 batch_bytes_max: credit.batch_bytes() as u64,
                 credit,
@@ -122,12 +122,12 @@ impl<T: Record> Targets<T> {
     }
 
     /// An empty buffer, from those that have come back with batches.
-    pub(super) fn spare(&self, capacity: usize) -> Vec<T> {
+    pub(super) fn spare(&self, capacity: usize) -> BatchBuffer<T> {
         self.link.spare.take(capacity)
     }
 
     /// Takes back an emptied buffer.
-    pub(super) fn put_spare(&self, buffer: Vec<T>) {
+    pub(super) fn put_spare(&self, buffer: BatchBuffer<T>) {
         self.link.spare.put(buffer);
     }
 
@@ -143,19 +143,42 @@ impl<T: Record> Targets<T> {
         let targets = &mut self.targets[..];
         if let Some(each) = self.weighing.each::<T>() {
             for record in run.drain(..) {
-                targets[position_of(&record)].batch.push(record);
+                targets[position_of(&record)].batch.records.push(record);
             }
             for target in targets {
-                target.batch_bytes = (target.batch.len() * each) as u64;
+                target.batch_bytes = (target.batch.records.len() * each) as u64;
             }
         } else {
             for record in run.drain(..) {
                 let weight = self.weighing.of(&record) as u64;
                 let target = &mut targets[position_of(&record)];
-                target.batch.push(record);
+                target.batch.records.push(record);
                 target.batch_bytes += weight;
             }
         }
+        self.send_full();
+    }
+
+    /// As [`scatter`](Self::scatter), and `place_of` gives the hash of the record's key as well,
+    /// which goes with it. An edge has all of its records scattered this way, or none.
+    #[inline]
+    pub(super) fn scatter_hashed(
+        &mut self,
+        run: &mut Vec<T>,
+        place_of: impl Fn(&T) -> (usize, u64),
+    ) {
+        for record in run.drain(..) {
+            let weight = self.weighing.of(&record) as u64;
+            let (position, hash) = place_of(&record);
+            let target = &mut self.targets[position];
+            target.batch.key_hashes.push(hash);
+            target.batch.records.push(record);
+            target.batch_bytes += weight;
+        }
+        self.send_full();
+    }
+
+    fn send_full(&mut self) {
         for position in 0..self.targets.len() {
             self.send_if_full(position);
         }
@@ -167,10 +190,11 @@ impl<T: Record> Targets<T> {
         let chained = self.is_chained();
         let target = &mut self.targets[position];
         target.batch_bytes += self.weighing.of_all(run) as u64;
-        if chained && target.batch.is_empty() {
-            std::mem::swap(&mut target.batch, run);
+        let records = &mut target.batch.records;
+        if chained && records.is_empty() {
+            std::mem::swap(records, run);
         } else {
-            target.batch.append(run);
+            records.append(run);
         }
         if chained {
             // The run as it is, while it is in the cache.
@@ -184,7 +208,7 @@ impl<T: Record> Targets<T> {
     pub fn append_clones(&mut self, position: usize, run: &[T]) {
         let target = &mut self.targets[position];
         target.batch_bytes += self.weighing.of_all(run) as u64;
-        target.batch.extend_from_slice(run);
+        target.batch.records.extend_from_slice(run);
         self.send_if_full(position);
     }
 
@@ -224,7 +248,7 @@ impl<T: Record> Targets<T> {
 
     /// Whether nothing waits for this target.
     pub(super) fn is_empty(&self, position: usize) -> bool {
-        self.targets[position].batch.is_empty()
+        self.targets[position].batch.records.is_empty()
     }
 
     #[inline(never)]
@@ -236,11 +260,12 @@ impl<T: Record> Targets<T> {
 
     fn send_batch_regardless(&mut self, position: usize) {
         let target = &mut self.targets[position];
-        if target.batch.is_empty() {
+        let count = target.batch.records.len();
+        if count == 0 {
             return;
         }
         // With room for a part of a run beyond what is wanted.
-        let capacity = target.batch.len() + target.batch.len() / 4;
+        let capacity = count + count / 4;
         let next = self.link.spare.take(capacity);
         let records = std::mem::replace(&mut target.batch, next);
         let bytes = std::mem::take(&mut target.batch_bytes);
@@ -281,7 +306,8 @@ impl<T: Record> Targets<T> {
 
     /// Whether records wait here, or at a receiver that is called.
     pub(crate) fn holds_records(&self) -> bool {
-        let here = self.targets.iter().any(|target| !target.batch.is_empty());
+        let mut targets = self.targets.iter();
+        let here = targets.any(|target| !target.batch.records.is_empty());
         here || match &self.link.wire {
             Wire::Timely { .. } => false,
             Wire::Chained { sender, .. } => sender.holds_records(),

@@ -5,9 +5,9 @@
 //! first while the others are on their way: the waits of a chunk of keys are spent at the same
 //! time.
 //!
-//! One of the two modules of the engine with `unsafe`: the instruction takes an address, and the language
-//! can't know that nothing is read there. Invariant: a prefetch changes nothing that the program
-//! can see, apart from how long it takes.
+//! One of the two modules of the engine with `unsafe`: the instruction takes an address, and the
+//! language can't know that nothing is read there. Invariant: a prefetch changes nothing that the
+//! program can see, apart from how long it takes.
 
 #![allow(unsafe_code)]
 

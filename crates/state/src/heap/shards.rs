@@ -98,8 +98,8 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         bytes >= OUTGROWS_CACHE_BYTES && !has_namespace::<N>()
     }
 
-    /// Asks for the memory where the entry of a key is most likely: the first whose byte of the hash
-    /// fits, which is another one in one of a hundred cases. Does nothing for keys of other
+    /// Asks for the memory where the entry of a key is most likely: the first whose byte of the
+    /// hash fits, which is another one in one of a hundred cases. Does nothing for keys of other
     /// subtasks.
     #[inline]
     pub(super) fn prefetch(&self, key_hash: u64) {

@@ -5,9 +5,10 @@
 //! wrong for every other word of a language. Two texts that are the same in memory are the same,
 //! whatever that memory means, and nearly all keys that are found in a table are.
 //!
-//! One of the two modules of the engine with `unsafe`: the type doesn't show its memory. Invariant: what is found
-//! out this way is only ever that two texts are equal. Those that are not the same in memory (one
-//! was cut off and has something behind its end, or owns its bytes) are compared as texts.
+//! One of the two modules of the engine with `unsafe`: the type doesn't show its memory. Invariant:
+//! what is found out this way is only ever that two texts are equal. Those that are not the same in
+//! memory (one was cut off and has something behind its end, or owns its bytes) are compared as
+//! texts.
 
 #![allow(unsafe_code)]
 

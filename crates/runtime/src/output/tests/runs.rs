@@ -114,6 +114,39 @@ fn batches<T: Numbered>(way: Way, count: u32) -> Vec<u64> {
     received.iter().collect()
 }
 
+/// Routed by [`Numbered::number`] as text. Returns records and hashes, as they arrive at each of
+/// three targets.
+fn by_text() -> Vec<(Vec<u64>, Vec<u64>)> {
+    let (sender, received) = std::sync::mpsc::channel();
+    timely::execute_directly(move |worker| {
+        let settings = fixed_window(4 * BATCH as u32, BATCH as u32);
+        let text = ByValue::new(|number: &u64| number.to_string());
+        let route = Box::new(ByKeyGroup::new(text, MaxParallelism::derive(3), 3));
+        let mut hand = ByHand::<u64>::new(worker, &settings, route, 3);
+        for number in 0..10_000 {
+            hand.out.emit(number);
+        }
+        hand.out.flush();
+        work_off(&mut hand, 0..3);
+        for receiver in hand.receivers(Which::Main) {
+            let arrived = (receiver.processed.clone(), receiver.key_hashes.clone());
+            sender.send(arrived).unwrap();
+        }
+    });
+    received.iter().collect()
+}
+
+#[test]
+fn hashes_of_keys_that_own_memory_go_with_the_records() {
+    let arrived = by_text();
+    assert_eq!(arrived.len(), 3);
+    assert_eq!(arrived.iter().map(|(n, _)| n.len()).sum::<usize>(), 10_000);
+    for (numbers, hashes) in arrived {
+        let hash = |number: &u64| tidegate_state::StateKey::key_hash(&number.to_string());
+        assert_eq!(hashes, numbers.iter().map(hash).collect::<Vec<_>>());
+    }
+}
+
 // DESIGN 3: a batch is as large as the credit advises, and larger by a staged run at most,
 // however records find their way and whatever they own.
 #[test]
