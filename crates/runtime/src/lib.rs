@@ -51,7 +51,9 @@ pub use error::BoxError;
 pub use harness::{HarnessSetup, OperatorHarness};
 pub use keyed::{Count, KeyedMap};
 pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext, WatermarkProgress};
-pub use metrics::{AttemptMetrics, HeldBack, HeldBackBy};
+pub use metrics::{
+    AttemptMetrics, ChannelRun, HeldBack, HeldBackBy, MetricsExport, SnapshotPhase, SubtaskProgress,
+};
 pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,
     SideCollector, SideOutputTypeError, Targets, UnknownSideOutputError,

@@ -15,7 +15,7 @@ use crate::alignment::ChannelIndex;
 
 /// What is being done for a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub enum SnapshotPhase {
     /// The worker freezes the state.
     Freezing,
     /// It is frozen, and written beside the processing.
@@ -35,7 +35,7 @@ pub(super) struct CheckpointProgress {
     /// In the order of [`ChannelIndex`].
     channels: Vec<ChannelProgress>,
     /// Locked a few times per checkpoint, for moments.
-    under_way: Mutex<Vec<(CheckpointId, Stage)>>,
+    under_way: Mutex<Vec<(CheckpointId, SnapshotPhase)>>,
 }
 
 impl CheckpointProgress {
@@ -73,7 +73,7 @@ impl CheckpointProgress {
     }
 
     /// What is being done for the subtask's snapshot, if that has begun and is not over.
-    pub(super) fn stage(&self, checkpoint: CheckpointId) -> Option<Stage> {
+    pub(super) fn stage(&self, checkpoint: CheckpointId) -> Option<SnapshotPhase> {
         let under_way = self.under_way();
         let found = under_way.iter().find(|(id, _)| *id == checkpoint);
         found.map(|(_, stage)| *stage)
@@ -89,7 +89,28 @@ impl CheckpointProgress {
         self.passed.store(checkpoint.0, Ordering::Release);
     }
 
-    fn under_way(&self) -> MutexGuard<'_, Vec<(CheckpointId, Stage)>> {
+    /// The snapshots under way, oldest first.
+    pub(super) fn all_under_way(&self) -> Vec<(CheckpointId, SnapshotPhase)> {
+        self.under_way().clone()
+    }
+
+    /// Takes over how far another process says that the subtask is. `newest` is by channel; what
+    /// is there for more channels than the subtask has says nothing.
+    pub(super) fn replace(
+        &self,
+        passed: CheckpointId,
+        newest: impl Iterator<Item = CheckpointId>,
+        under_way: &[(CheckpointId, SnapshotPhase)],
+    ) {
+        // Ordering: what is under way before what is passed, as if the subtask ran here.
+        under_way.clone_into(&mut self.under_way());
+        for (channel, newest) in self.channels.iter().zip(newest) {
+            channel.newest.store(newest.0, Ordering::Relaxed);
+        }
+        self.on_passed(passed);
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, Vec<(CheckpointId, SnapshotPhase)>> {
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -105,7 +126,9 @@ pub(crate) struct SnapshotStage {
 
 impl SnapshotStage {
     pub(super) fn begin(progress: &Arc<CheckpointProgress>, checkpoint: CheckpointId) -> Self {
-        progress.under_way().push((checkpoint, Stage::Freezing));
+        progress
+            .under_way()
+            .push((checkpoint, SnapshotPhase::Freezing));
         SnapshotStage {
             progress: Arc::clone(progress),
             checkpoint,
@@ -116,7 +139,7 @@ impl SnapshotStage {
     pub(crate) fn begin_write(&self) {
         for (checkpoint, stage) in self.progress.under_way().iter_mut() {
             if *checkpoint == self.checkpoint {
-                *stage = Stage::Writing;
+                *stage = SnapshotPhase::Writing;
             }
         }
     }

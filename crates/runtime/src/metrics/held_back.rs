@@ -7,7 +7,7 @@
 use tidegate_types::{CheckpointId, OperatorId, SubtaskId};
 
 use super::AttemptMetrics;
-use super::checkpoints::{CheckpointProgress, Stage};
+use super::checkpoints::{CheckpointProgress, SnapshotPhase};
 
 /// A subtask that has not acknowledged a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ impl AttemptMetrics {
         // Ordering: first what is passed, then what is under way; see `checkpoints`.
         let passed = progress.passed();
         match progress.stage(checkpoint) {
-            Some(Stage::Freezing) => return Some(HeldBackBy::Freezing),
-            Some(Stage::Writing) => return Some(HeldBackBy::Writing),
+            Some(SnapshotPhase::Freezing) => return Some(HeldBackBy::Freezing),
+            Some(SnapshotPhase::Writing) => return Some(HeldBackBy::Writing),
             None if passed >= checkpoint => return None,
             None => {}
         }

@@ -6,6 +6,7 @@
 
 mod checkpoints;
 mod held_back;
+mod transfer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,10 @@ use tidegate_types::{CheckpointId, SubtaskId};
 use crate::alignment::ChannelIndex;
 
 use checkpoints::CheckpointProgress;
+pub use checkpoints::SnapshotPhase;
 pub(crate) use checkpoints::SnapshotStage;
 pub use held_back::{HeldBack, HeldBackBy};
+pub use transfer::{ChannelRun, MetricsExport, SubtaskProgress};
 
 #[derive(Debug)]
 struct Counters {
