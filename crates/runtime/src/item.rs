@@ -4,6 +4,8 @@
 //! Every [`Item`] names the subtask it is for, the subtask it comes from, and its place in that
 //! channel's sequence. Timely moves whole items, so its cost is per batch and never per record.
 
+use std::cell::Cell;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime};
@@ -15,6 +17,7 @@ use timely::dataflow::channels::{ContainerBytes, Message};
 use timely::progress::Stamp;
 
 use crate::batch::BatchBuffer;
+use crate::encoding::Encoded;
 
 /// One message on one channel. A channel is (input port, origin subtask).
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,17 +105,40 @@ impl<T> Payload<T> {
 
 /// The container that timely sees: one item, counted as one record whatever it carries, since
 /// timely drops containers that claim to be empty.
-pub(crate) struct Packet<T>(pub(crate) Option<Item<T>>);
+pub(crate) struct Packet<T> {
+    pub(crate) item: Option<Item<T>>,
+    /// What it is as bytes, from when timely asks how many they are until it takes them.
+    encoded: Cell<Option<Encoded>>,
+}
+
+impl<T> Packet<T> {
+    pub(crate) fn new(item: Item<T>) -> Self {
+        Packet {
+            item: Some(item),
+            encoded: Cell::new(None),
+        }
+    }
+}
+
+impl<T: Serialize> Packet<T> {
+    fn encode(&self) -> Encoded {
+        let item = self.item.as_ref().expect("empty packets are never sent");
+        Encoded::new(item).expect("records serialise")
+    }
+}
 
 impl<T> Default for Packet<T> {
     fn default() -> Self {
-        Packet(None)
+        Packet {
+            item: None,
+            encoded: Cell::new(None),
+        }
     }
 }
 
 impl<T> Accountable for Packet<T> {
     fn record_count(&self) -> i64 {
-        i64::from(self.0.is_some())
+        i64::from(self.item.is_some())
     }
 }
 
@@ -125,26 +151,24 @@ impl<T: Serialize + DeserializeOwned> ContainerBytes for Packet<T> {
         // A peer that ran our handshake sends what it encoded itself; anything else means that the
         // connection can't be trusted, and timely offers no way out but a panic, which ends the
         // attempt.
-        Packet(Some(
-            postcard::from_bytes(encoded).expect("peer sent a well-formed item"),
-        ))
+        Packet::new(postcard::from_bytes(encoded).expect("peer sent a well-formed item"))
     }
 
     fn length_in_bytes(&self) -> usize {
-        let item = self.0.as_ref().expect("empty packets are never sent");
-        let length = postcard::experimental::serialized_size(item)
-            .expect("records serialise to a known size");
-        8 + length.next_multiple_of(8)
+        let encoded = self.encode();
+        let length = 8 + encoded.bytes().len().next_multiple_of(8);
+        self.encoded.set(Some(encoded));
+        length
     }
 
     fn into_bytes<W: std::io::Write>(&self, writer: &mut W) {
-        let item = self.0.as_ref().expect("empty packets are never sent");
-        let encoded = postcard::to_stdvec(item).expect("records serialise");
+        let encoded = self.encoded.take().unwrap_or_else(|| self.encode());
+        let encoded = encoded.bytes();
         let padding = encoded.len().next_multiple_of(8) - encoded.len();
         let length = (encoded.len() as u64).to_le_bytes();
         let written = writer
             .write_all(&length)
-            .and_then(|()| writer.write_all(&encoded))
+            .and_then(|()| writer.write_all(encoded))
             .and_then(|()| writer.write_all(&[0; 8][..padding]));
         written.expect("timely reserved length_in_bytes() for us");
     }
@@ -160,11 +184,11 @@ impl<T> Distributor<Packet<T>> for ToTarget {
         stamp: &Stamp<Time>,
         pushers: &mut [P],
     ) {
-        if let Some(item) = &packet.0 {
+        if let Some(item) = &packet.item {
             // Subtask i runs on worker i, and there are never more subtasks than workers.
             let worker = item.target as usize;
             Message::push_at(packet, stamp.clone(), &mut pushers[worker]);
-            packet.0 = None;
+            packet.item = None;
         }
     }
 
@@ -192,12 +216,17 @@ mod tests {
                 bytes: 49,
             },
         };
-        let packet = Packet(Some(item));
+        let packet = Packet::new(item);
         let mut bytes = Vec::new();
         packet.into_bytes(&mut bytes);
-        assert_eq!(bytes.len(), packet.length_in_bytes());
+        for _ in 0..2 {
+            assert_eq!(packet.length_in_bytes(), bytes.len());
+            let mut again = Vec::new();
+            packet.into_bytes(&mut again);
+            assert_eq!(again, bytes);
+        }
         let bytes = timely::bytes::arc::BytesMut::from(bytes).freeze();
-        let item = Packet::<String>::from_bytes(bytes).0.unwrap();
+        let item = Packet::<String>::from_bytes(bytes).item.unwrap();
         assert_eq!((item.target, item.origin, item.sequence), (1, 2, 3));
         let Payload::Data { records, bytes } = item.payload else {
             panic!("not data")

@@ -17,6 +17,7 @@ mod chaining;
 mod chains;
 mod clock;
 mod either;
+mod encoding;
 mod error;
 mod harness;
 mod input;

@@ -85,7 +85,7 @@ impl<T: Record> Wire<T> {
             let arrived = Rc::clone(&arrived);
             receiver.build(move |_capabilities| {
                 move |_frontiers| {
-                    input.for_each(|_, packet| arrived.borrow_mut().extend(packet.0.take()));
+                    input.for_each(|_, packet| arrived.borrow_mut().extend(packet.item.take()));
                 }
             });
             let mut capability = None;

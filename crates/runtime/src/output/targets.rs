@@ -49,7 +49,7 @@ impl<T: Record> Wire<T> {
         match self {
             Wire::Timely { output, capability } => {
                 let capability = capability.as_ref().expect("held until the attempt ends");
-                output.activate().give(capability, &mut Packet(Some(item)));
+                output.activate().give(capability, &mut Packet::new(item));
             }
             Wire::Chained { sender, time } => sender.send(*time, item),
         }

@@ -237,7 +237,7 @@ fn pass_on<T, In>(
     take: &mut dyn FnMut(u64, Item<In>),
 ) {
     let time = *time.expect("every packet is sent under a capability");
-    if let Some(item) = packet.0.take() {
+    if let Some(item) = packet.item.take() {
         take(time, item.convert(convert));
     }
 }

@@ -4,6 +4,7 @@
 mod parts;
 mod start;
 
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -133,6 +134,23 @@ fn the_loss_of_a_process_is_told_from_failures_of_the_job() {
             assert_ne!(failure.origin, FailureOrigin::Here, "{failure:?}");
         }
     }
+}
+
+// Each of timely's communication threads panics, and each worker; none of them has anything to say.
+#[test]
+fn the_loss_of_a_process_prints_no_panics() {
+    let test = "cluster::the_loss_of_a_process_is_told_from_failures_of_the_job";
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .output()
+        .unwrap();
+    let (out, err) = (output.stdout, output.stderr);
+    let (out, err) = (
+        String::from_utf8(out).unwrap(),
+        String::from_utf8(err).unwrap(),
+    );
+    assert!(out.contains("1 passed"), "{out}{err}");
+    assert!(!err.contains("panicked"), "{err}");
 }
 
 #[test]
