@@ -41,11 +41,19 @@ impl Reporter {
     }
 
     pub(crate) fn fail(&self, subtask: Option<SubtaskId>, cause: String) {
-        let lost = self.peers.as_ref().and_then(|peers| peers.lost());
-        let origin = match lost {
-            Some(process) if follows_from_a_loss(&cause) => FailureOrigin::Peer { process },
-            _ => FailureOrigin::Here,
-        };
+        let mut origin = FailureOrigin::Here;
+        if let Some(peers) = &self.peers
+            && follows_from_a_loss(&cause)
+        {
+            match peers.lost() {
+                Some(process) => origin = FailureOrigin::Peer { process },
+                None if peers.is_ending() => {
+                    tracing::debug!(cause, "work ended with the connections");
+                    return;
+                }
+                None => {}
+            }
+        }
         self.send(Report::Failed(SubtaskFailure {
             subtask,
             origin,

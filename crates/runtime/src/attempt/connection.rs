@@ -95,6 +95,10 @@ impl Peers {
         self.ending.store(true, Ordering::SeqCst);
     }
 
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn close_all(&self) {
         self.connections.iter().for_each(Connection::close);
     }
@@ -107,7 +111,7 @@ impl Peers {
 
     /// Whether this is the first loss of all, and matters.
     fn note(&self, process: u32) -> bool {
-        if self.ending.load(Ordering::SeqCst) {
+        if self.is_ending() {
             return false;
         }
         let outcome =

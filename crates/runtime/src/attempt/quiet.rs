@@ -17,9 +17,10 @@ const CONSEQUENCES: &[&str] = &[
 /// Names of timely's communication threads begin like this.
 const THREADS: &[&str] = &["timely:send-", "timely:recv-"];
 
-/// Whether a panic with this message is a consequence of a lost connection.
-pub(crate) fn follows_from_a_loss(message: &str) -> bool {
-    CONSEQUENCES.iter().any(|text| message.contains(text))
+/// Whether a failure that says this is a consequence of a lost connection, or of one that this
+/// process has closed.
+pub(crate) fn follows_from_a_loss(cause: &str) -> bool {
+    CONSEQUENCES.iter().any(|text| cause.contains(text))
 }
 
 /// From now on, such panics don't go to standard error. Panics of anybody else go where they went
@@ -42,5 +43,7 @@ fn is_consequence(info: &PanicHookInfo<'_>) -> bool {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or_default();
     let message = info.payload_as_str().unwrap_or_default();
-    THREADS.iter().any(|prefix| name.starts_with(prefix)) || follows_from_a_loss(message)
+    // Texts that merely quote such a message are somebody else's.
+    THREADS.iter().any(|prefix| name.starts_with(prefix))
+        || CONSEQUENCES.iter().any(|text| message.starts_with(text))
 }

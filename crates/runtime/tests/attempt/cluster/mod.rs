@@ -67,7 +67,7 @@ fn counts_are_exact_over_several_processes() {
 // IT-02: in other processes, and at another parallelism.
 #[test]
 fn a_checkpoint_is_restored_in_another_layout() {
-    let source = || Numbers::up_to(2_000_000);
+    let source = || Numbers::up_to(1_000_000);
     let (plan, before) = counts(source(), 100, 3);
     let shape = |processes, threads| Shape { processes, threads };
     let parts = Parts::start(shape(2, 2), plan, None);
@@ -80,26 +80,19 @@ fn a_checkpoint_is_restored_in_another_layout() {
     for (layout, parallelism) in [(shape(3, 1), 3), (shape(2, 1), 2), (shape(2, 3), 5)] {
         let (plan, after) = counts(source(), 100, parallelism);
         let parts = Parts::start(layout, plan, Some((&files, &states)));
-        // Every key has come to its last count.
-        let done = || {
-            after
-                .all()
-                .iter()
-                .filter(|(_, count)| *count == 20_000)
-                .count()
-        };
-        wait_until(|| after.len() > 500_000 && done() == 100);
+        parts.wait_for_ends(parallelism);
+        // Behind all data.
         parts.trigger(8);
         parts.acknowledgements(8);
         parts.stop();
         let updates = after.all();
-        assert!(updates.len() < 1_900_000, "it started from the beginning");
+        assert!(updates.len() < 900_000, "it started from the beginning");
         for key in 0..100 {
             let of_key = updates.iter().filter(|(of, _)| *of == key);
             let mut counts: Vec<u64> = of_key.map(|(_, count)| *count).collect();
             counts.sort_unstable();
             let first = counts[0];
-            assert!(counts.into_iter().eq(first..=20_000), "key {key}");
+            assert!(counts.into_iter().eq(first..=10_000), "key {key}");
         }
     }
 }

@@ -12,7 +12,7 @@ use tidegate_runtime::{
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{Notice, Report, SubtaskFailure};
 use tidegate_types::{
-    AlignmentMode, AttemptNumber, CheckpointId, RestorePlan, SubtaskId, SubtaskRestore,
+    AlignmentMode, AttemptNumber, CheckpointId, ListState, RestorePlan, SubtaskId, SubtaskRestore,
 };
 
 use crate::support::{ALL_IN_FILES, Files, PATIENCE, States, barrier};
@@ -66,6 +66,18 @@ pub(crate) fn connections(processes: u32) -> Vec<Vec<Option<Connection>>> {
     all
 }
 
+/// One list of each name, with the elements of all.
+fn merged(lists: impl Iterator<Item = ListState>) -> Vec<ListState> {
+    let mut merged: Vec<ListState> = Vec::new();
+    for list in lists {
+        match merged.iter_mut().find(|known| known.name == list.name) {
+            Some(known) => known.elements.extend(list.elements),
+            None => merged.push(list),
+        }
+    }
+    merged
+}
+
 /// What each subtask starts from, whatever the parallelism of the snapshot was: keyed state by key
 /// groups, and lists dealt out if the number of subtasks is another one.
 pub(crate) fn restore(graph: &JobGraph, states: &States) -> RestorePlan {
@@ -82,7 +94,7 @@ pub(crate) fn restore(graph: &JobGraph, states: &States) -> RestorePlan {
         SubtaskRestore {
             key_groups: range.unwrap(),
             keyed: before.iter().filter_map(|(_, s)| s.keyed.clone()).collect(),
-            lists: mine().flat_map(|(_, state)| state.lists.clone()).collect(),
+            lists: merged(mine().flat_map(|(_, state)| state.lists.clone())),
             finished: false,
         }
     };
@@ -196,6 +208,18 @@ impl Parts {
             }
         }
         states
+    }
+
+    /// Waits until so many readers have come to their end.
+    pub(crate) fn wait_for_ends(&self, readers: u32) {
+        let mut ended = 0;
+        while ended < readers {
+            match self.next_report() {
+                (_, Report::SourceEnded { .. }) => ended += 1,
+                (process, Report::Failed(failure)) => panic!("process {process}: {failure:?}"),
+                _ => {}
+            }
+        }
     }
 
     /// Waits until the subtask called `name` has acknowledged.
