@@ -149,6 +149,9 @@ impl Shared {
     /// Dials a process until it lets this one in, or turns it away.
     async fn reach(self: Arc<Self>, peer: u32) {
         let mut pause = REDIAL_MIN;
+        // A firewall that drops what it doesn't like leaves the caller waiting for minutes.
+        let obstacle = "nothing has answered at this address".to_owned();
+        self.progress().obstacles.insert(peer, obstacle);
         let arrival = loop {
             match self.try_reach(peer).await {
                 Ok(stream) => break Ok((peer, stream)),
