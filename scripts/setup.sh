@@ -6,11 +6,13 @@ set -euo pipefail
 
 rust_min="1.95"
 
-# One line each: the command that shows it is there, and the Debian package that brings it.
+# One line each: the command or file that shows it is there, and the Debian package that brings it.
 needed=(
     "cc gcc"        # rustc links with it
     "strace strace" # tests count syncs with it
     "valgrind valgrind" # CI counts instructions with it
+    "java default-jre-headless" # runs ZooKeeper
+    "/usr/share/java/zookeeper.jar libzookeeper-java" # tests elect leaders in it
 )
 
 fail() {
@@ -30,7 +32,11 @@ fi
 missing=()
 for line in "${needed[@]}"; do
     read -r command package <<<"${line}"
-    command -v "${command}" >/dev/null || missing+=("${package}")
+    if [[ "${command}" == *.jar ]]; then
+        [ -e "${command}" ] || missing+=("${package}")
+    else
+        command -v "${command}" >/dev/null || missing+=("${package}")
+    fi
 done
 [ "${#missing[@]}" -eq 0 ] && exit 0
 

@@ -409,7 +409,10 @@ impl StorageError {
 
 /// The kinds of stores that are compiled in.
 fn supported_ha() -> &'static str {
-    "`dir`"
+    match cfg!(feature = "zookeeper") {
+        true => "`dir` and `zk`",
+        false => "`dir`",
+    }
 }
 
 fn kind_of_io(kind: io::ErrorKind) -> ErrorKind {

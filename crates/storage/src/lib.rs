@@ -46,7 +46,8 @@
 //! # }
 //! ```
 //!
-//! Feature `fault-points`: compiles in the crash points of `tidegate-fault`.
+//! Features: `zookeeper` and `s3` for stores of these kinds; `fault-points` compiles in the crash
+//! points of `tidegate-fault`.
 
 mod error;
 mod location;
@@ -76,6 +77,8 @@ mod damage;
 pub mod fuzzing;
 
 pub use error::{ErrorKind, StorageError};
+#[cfg(feature = "zookeeper")]
+pub use ha::ZooKeeperLocation;
 pub use ha::pointer::{CheckpointPointer, Origin};
 pub use ha::{
     Candidate, Expected, FolderRecords, HaLocation, InstanceId, LeaderElection, LeaderInfo,

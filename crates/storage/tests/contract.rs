@@ -1,5 +1,5 @@
 //! What a namespace promises whatever its records are kept in: every test runs on a locked folder,
-//! in memory, and on a folder whose records are in memory, as they would be in ZooKeeper.
+//! in memory, and on folders whose records are in memory or in real services.
 //!
 //! Injections apply to the whole process, so these tests take turns.
 
@@ -15,7 +15,7 @@ use std::io::ErrorKind as Io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use support::namespace::{Namespace, on_each};
+use support::namespace::{Namespace, on_each_and_services as on_each};
 use support::{checkpoint, write};
 use tidegate_fault::inject;
 use tidegate_storage::{

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use url::Url;
 
 use super::election::LeaderElection;
 use super::folder_election::FolderElection;
+#[cfg(feature = "zookeeper")]
+use super::zookeeper::{ZooKeeperElection, ZooKeeperLocation};
 use crate::error::StorageError;
 use crate::names;
 
@@ -16,15 +19,23 @@ use crate::names;
 pub enum HaLocation {
     /// `dir:///path`: a local folder, whose lock is the leadership. For processes of one machine.
     Folder(PathBuf),
+    /// `zk://host:port,host:port/path`: ZooKeeper.
+    #[cfg(feature = "zookeeper")]
+    ZooKeeper(ZooKeeperLocation),
 }
 
 impl HaLocation {
-    /// Parses a URL: `dir:///path`.
+    /// Parses a URL: `dir:///path` or `zk://host:port,host:port/path`.
     ///
     /// # Errors
     /// [`StorageError::UnsupportedHa`] for other schemes, [`StorageError::InvalidLocation`] for
     /// what is none of these.
     pub fn parse(text: &str) -> Result<HaLocation, StorageError> {
+        // Several servers with ports are no host of a URL.
+        #[cfg(feature = "zookeeper")]
+        if text.starts_with("zk:") {
+            return ZooKeeperLocation::parse(text).map(HaLocation::ZooKeeper);
+        }
         let url = Url::parse(text).map_err(|e| StorageError::InvalidLocation {
             location: text.to_owned(),
             reason: format!("is not a URL: {e}"),
@@ -38,17 +49,40 @@ impl HaLocation {
         }
     }
 
-    /// The election of the leader of the job called `job_name` here. Nothing is touched yet.
+    /// The election of the leader of the job called `job_name` here, with the default
+    /// [lease](Self::LEASE). Nothing is touched yet.
     ///
     /// # Errors
     /// If the configuration of the store is wrong.
     pub fn election(&self, job_name: &str) -> Result<Arc<dyn LeaderElection>, StorageError> {
+        self.election_with(job_name, HaLocation::LEASE)
+    }
+
+    /// How long a leader that isn't heard of any more is waited for, by default: 6 s.
+    pub const LEASE: Duration = Duration::from_secs(6);
+
+    /// As [`election`](Self::election). A leader that isn't heard of for `lease` has lost the lead:
+    /// in ZooKeeper this is the session timeout, within the limits of its servers. A folder needs
+    /// no lease, since a lock ends with its process.
+    ///
+    /// # Errors
+    /// As [`election`](Self::election).
+    pub fn election_with(
+        &self,
+        job_name: &str,
+        lease: Duration,
+    ) -> Result<Arc<dyn LeaderElection>, StorageError> {
         let job = names::path_safe(job_name);
-        match self {
+        Ok(match self {
             HaLocation::Folder(folder) => {
-                Ok(Arc::new(FolderElection::in_folder(&folder.join(job))))
+                let _ = lease;
+                Arc::new(FolderElection::in_folder(&folder.join(job)))
             }
-        }
+            #[cfg(feature = "zookeeper")]
+            HaLocation::ZooKeeper(location) => {
+                Arc::new(ZooKeeperElection::of(location, &job, lease))
+            }
+        })
     }
 }
 
@@ -70,6 +104,8 @@ impl fmt::Display for HaLocation {
                 Ok(url) => write!(f, "dir://{}", url.path()),
                 Err(()) => write!(f, "dir://{}", path.display()),
             },
+            #[cfg(feature = "zookeeper")]
+            HaLocation::ZooKeeper(location) => location.fmt(f),
         }
     }
 }
@@ -91,6 +127,35 @@ mod tests {
             ("dir:/x", "with three slashes"),
             ("dir:///x?y", "with three slashes"),
             ("etcd://host/x", "`etcd`"),
+        ] {
+            let error = HaLocation::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+    #[cfg(feature = "zookeeper")]
+    #[test]
+    fn zookeeper_takes_several_servers_and_a_path() {
+        for text in [
+            "zk://a:2181/tidegate",
+            "zk://10.0.0.1:1,b:2,[::1]:3/a/b-c_d.e",
+        ] {
+            let location = HaLocation::parse(text).unwrap();
+            assert!(matches!(location, HaLocation::ZooKeeper(_)));
+            assert_eq!(location.to_string(), text);
+        }
+        let form = "is not of the form";
+        for (text, expected) in [
+            ("zk:/a", form),
+            ("zk://a:1", form),
+            ("zk://a/x", form),
+            ("zk://a:1,/x", form),
+            ("zk://:1/x", form),
+            ("zk://a:65536/x", form),
+            ("zk://a:1/", "needs a path"),
+            ("zk://a:1//x", "needs a path"),
+            ("zk://a:1/x/", "needs a path"),
+            ("zk://a:1/../x", "needs a path"),
+            ("zk://a:1/x?y", "needs a path"),
         ] {
             let error = HaLocation::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

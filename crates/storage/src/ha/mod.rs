@@ -15,10 +15,12 @@
 //!   process was paused in the middle of it; so is a write of unknown outcome that arrives late.
 //! - Reads are linearizable: a handle sees everything that was done before it took the lead.
 //!
-//! Two implementations are here: a locked folder ([`FolderRecords`]) and memory
-//! ([`MemoryNamespace`]). ZooKeeper fulfils it with `multi`: a check of the version of the epoch's
-//! node, then the write. An object store has no writes across objects; there all records of a job
+//! A locked folder ([`FolderRecords`]) and memory ([`MemoryNamespace`]) are always here. ZooKeeper
+//! (feature `zookeeper`) fulfils it with transactions: a check of the version of the epoch's node,
+//! then the write. An object store has no writes across objects; there all records of a job
 //! go into one object, together with the epoch, which is replaced on condition of its entity tag.
+//!
+//! Who leads is settled by a [`LeaderElection`] over the same store, which a [`HaLocation`] names.
 //!
 //! What the records mean is the same everywhere, see [`JobRecords`](job_records::JobRecords).
 
@@ -27,6 +29,8 @@ mod folder;
 mod folder_election;
 mod location;
 mod memory;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 pub(crate) mod job_records;
 pub(crate) mod pointer;
@@ -44,6 +48,8 @@ pub use election::{
 pub use folder::FolderRecords;
 pub use location::HaLocation;
 pub use memory::MemoryNamespace;
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::ZooKeeperLocation;
 
 use crate::error::StorageError;
 

@@ -1,10 +1,14 @@
 //! Stores of every kind in which candidates meet, for tests that run on each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use tempfile::TempDir;
 use tidegate_storage::{HaLocation, LeaderElection, MemoryNamespace};
+
+/// How long a leader that isn't heard of is waited for in these tests, where that matters.
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
 /// A store in which the candidates of one job meet.
 pub(crate) trait Meeting: Send + Sync {
@@ -14,8 +18,29 @@ pub(crate) trait Meeting: Send + Sync {
     /// The election as one process sees it. Each call stands for another process.
     fn election(&self) -> Arc<dyn LeaderElection>;
 
-    /// Makes it possible to take the lead though its leader doesn't know and goes on.
+    /// Makes it possible to take the lead though its leader, if there is one, doesn't know and goes
+    /// on.
     fn lose_leader(&self) -> BoxFuture<'_, ()>;
+}
+
+/// A store behind a network.
+pub(crate) trait Remote: Meeting {
+    /// Where it is, on loopback.
+    fn port(&self) -> u16;
+
+    /// The election through another port: that of a proxy.
+    fn election_at(&self, port: u16) -> Arc<dyn LeaderElection>;
+
+    /// Whether what a client sends is a write of a record.
+    fn is_write(&self) -> fn(&[u8]) -> bool;
+}
+
+/// One new store of each kind that is behind a network.
+pub(crate) fn remotes() -> Vec<Arc<dyn Remote>> {
+    vec![
+        #[cfg(feature = "zookeeper")]
+        Arc::new(InZooKeeper(super::zookeeper::ZooKeeper::start())),
+    ]
 }
 
 /// One new store of each kind.
@@ -23,6 +48,8 @@ pub(crate) fn meetings() -> Vec<Arc<dyn Meeting>> {
     vec![
         Arc::new(InMemory(MemoryNamespace::default())),
         Arc::new(InFolder(tempfile::tempdir().unwrap())),
+        #[cfg(feature = "zookeeper")]
+        Arc::new(InZooKeeper(super::zookeeper::ZooKeeper::start())),
     ]
 }
 
@@ -59,5 +86,57 @@ impl Meeting for InFolder {
     fn lose_leader(&self) -> BoxFuture<'_, ()> {
         std::fs::remove_file(self.0.path().join("job/lock")).unwrap();
         std::future::ready(()).boxed()
+    }
+}
+
+#[cfg(feature = "zookeeper")]
+pub(crate) struct InZooKeeper(pub(crate) super::zookeeper::ZooKeeper);
+
+#[cfg(feature = "zookeeper")]
+impl InZooKeeper {
+    /// Deletes the node of whoever leads from the election, as an operator could.
+    async fn delete_first_candidate(&self) {
+        let server = format!("127.0.0.1:{}", self.0.port);
+        let client = zookeeper_client::Client::connect(&server).await.unwrap();
+        let election = "/tidegate/test/job/election";
+        // There are none before the first.
+        let mut candidates = client.list_children(election).await.unwrap_or_default();
+        candidates.sort_by_key(|name| name.rsplit_once('-').unwrap().1.to_owned());
+        if let Some(first) = candidates.first() {
+            let _ = client.delete(&format!("{election}/{first}"), None).await;
+        }
+    }
+}
+
+#[cfg(feature = "zookeeper")]
+impl Meeting for InZooKeeper {
+    fn kind(&self) -> &'static str {
+        "ZooKeeper"
+    }
+
+    fn election(&self) -> Arc<dyn LeaderElection> {
+        self.election_at(self.0.port)
+    }
+
+    fn lose_leader(&self) -> BoxFuture<'_, ()> {
+        self.delete_first_candidate().boxed()
+    }
+}
+
+#[cfg(feature = "zookeeper")]
+impl Remote for InZooKeeper {
+    fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    fn election_at(&self, port: u16) -> Arc<dyn LeaderElection> {
+        let url = format!("zk://127.0.0.1:{port}/tidegate/test");
+        let location = HaLocation::parse(&url).unwrap();
+        location.election_with("job", LEASE).unwrap()
+    }
+
+    fn is_write(&self) -> fn(&[u8]) -> bool {
+        // Length, request number and operation, of 4 bytes each; 14 is a transaction.
+        |request| request.get(8..12) == Some(&14i32.to_be_bytes())
     }
 }

@@ -9,6 +9,10 @@
 pub(crate) mod meeting;
 pub(crate) mod namespace;
 pub(crate) mod places;
+pub(crate) mod process;
+pub(crate) mod proxy;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -49,7 +53,7 @@ impl Place {
             temporary: None,
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
-                .enable_time()
+                .enable_all()
                 .build()
                 .unwrap(),
         }

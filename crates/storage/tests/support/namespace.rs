@@ -1,20 +1,23 @@
 //! Namespaces of every kind, which outlive their leaders, for tests that run on each.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_storage::{
-    FolderRecords, JobStore, MemoryNamespace, NamespaceStatus, RecordStore, StorageError,
-    parse_checkpoint_dir,
+    Candidate, FolderRecords, JobStore, MemoryNamespace, NamespaceStatus, RecordStore,
+    StorageError, parse_checkpoint_dir,
 };
 use tidegate_types::CompletedCheckpoint;
 
 use super::Place;
+use super::meeting::{Remote, remotes};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     Folder,
     Memory,
     RecordsInMemory,
+    /// In a real service, of whatever kind.
+    RecordsElsewhere,
 }
 
 /// A namespace that outlives its leaders.
@@ -22,23 +25,44 @@ pub(crate) struct Namespace {
     pub(crate) kind: Kind,
     pub(crate) place: Place,
     memory: MemoryNamespace,
+    remote: Option<Arc<dyn Remote>>,
 }
 
 /// Runs `test` on a new namespace of each kind.
 pub(crate) fn on_each(test: impl Fn(&Namespace)) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = take_turn();
     for kind in [Kind::Folder, Kind::Memory, Kind::RecordsInMemory] {
         eprintln!("on {kind:?}");
-        test(&Namespace {
-            kind,
-            place: Place::new(),
-            memory: MemoryNamespace::default(),
-        });
+        test(&Namespace::new(kind, None));
     }
 }
 
+/// As [`on_each`], and on folders whose records are in each real service, which takes longer.
+pub(crate) fn on_each_and_services(test: impl Fn(&Namespace)) {
+    on_each(&test);
+    let _turn = take_turn();
+    for remote in remotes() {
+        eprintln!("on {}", remote.kind());
+        test(&Namespace::new(Kind::RecordsElsewhere, Some(remote)));
+    }
+}
+
+/// Injections apply to the whole process.
+fn take_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Namespace {
+    fn new(kind: Kind, remote: Option<Arc<dyn Remote>>) -> Namespace {
+        Namespace {
+            kind,
+            place: Place::new(),
+            memory: MemoryNamespace::default(),
+            remote,
+        }
+    }
+
     pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
         self.place.run(future)
     }
@@ -49,6 +73,7 @@ impl Namespace {
             kind: self.kind,
             place: Place::at(&self.place.dir.join(name)),
             memory: MemoryNamespace::default(),
+            remote: self.remote.clone(),
         }
     }
 
@@ -67,8 +92,8 @@ impl Namespace {
                 self.place.try_open("job")
             }
             Kind::Memory => self.run(JobStore::open_in_memory(&self.memory, "job", handle)),
-            Kind::RecordsInMemory => {
-                let records = self.memory.lead();
+            Kind::RecordsInMemory | Kind::RecordsElsewhere => {
+                let records = self.records();
                 self.run(JobStore::open_with(&url, records, "job", handle))
             }
         }
@@ -76,6 +101,12 @@ impl Namespace {
 
     /// Takes the lead over the bare records.
     pub(crate) fn records(&self) -> Arc<dyn RecordStore> {
+        if let Some(remote) = &self.remote {
+            self.run(remote.lose_leader());
+            let election = remote.election();
+            let won = self.run(election.campaign(&Candidate::new("")));
+            return won.unwrap().records();
+        }
         if self.kind != Kind::Folder {
             return self.memory.lead();
         }
