@@ -17,6 +17,7 @@ mod checkpoint;
 mod end;
 mod event;
 mod failure;
+mod fleet;
 mod job;
 mod lifecycle;
 mod request;
@@ -30,6 +31,10 @@ mod summary;
 pub use action::{JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision};
 pub use event::{DurableFacts, JobEvent, Now, Recovery};
 pub use failure::{AbortReason, FailureReason, JobFailure, StorageStep, TriggerRefusal, Waiting};
+pub use fleet::{
+    Deployment, Fleet, FleetAction, FleetEvent, FleetSettings, ManagerId, ManagerInfo, ProcessId,
+    WaitingForSlots,
+};
 pub use job::{Job, JobError};
 pub use request::{Answer, Request, RequestId};
 pub use restart::{ParseRestartError, RestartStrategy};

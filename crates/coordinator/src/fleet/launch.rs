@@ -1,0 +1,214 @@
+//! One attempt, from the wish to start it until none of its processes is left.
+
+use std::sync::Arc;
+
+use tidegate_types::{AttemptNumber, Millis};
+
+use super::event::{Deployment, FleetAction, ProcessId};
+use super::{FleetSettings, ManagerId};
+
+/// How long a process may be gone without its TaskManager saying how it ended, or a connection be
+/// lost without a process being gone: the one usually follows within a few milliseconds, and is
+/// the better explanation.
+pub(super) const EXPLANATION_MILLIS: u64 = 100;
+
+/// How far an attempt has got.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// There are too few slots.
+    Waiting,
+    /// Its processes have been asked for; not all have connected.
+    Launching,
+    /// All have been told their part.
+    Deployed,
+}
+
+#[derive(Debug)]
+pub(super) struct Launch {
+    pub(super) attempt: AttemptNumber,
+    pub(super) workers: u32,
+    pub(super) phase: Phase,
+    pub(super) threads: u32,
+    pub(super) processes: Vec<Process>,
+    pub(super) stopping: bool,
+    failure: Failure,
+}
+
+/// Why the attempt can't go on.
+#[derive(Debug)]
+enum Failure {
+    None,
+    /// Something that follows from a failure; told at `due` unless the failure itself is known.
+    Suspected {
+        cause: String,
+        due: Millis,
+    },
+    Told,
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) manager: ManagerId,
+    /// For people: what its TaskManager is called.
+    pub(super) on: String,
+    pub(super) state: ProcessState,
+    /// When it was asked for or last heard of.
+    pub(super) heard: Millis,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ProcessState {
+    /// Asked for.
+    Launched,
+    /// It has a stream to us.
+    Connected { address: String },
+    /// Its stream has ended. It ends by itself, and its TaskManager says so.
+    Leaving,
+    /// It has ended, or it is as good as that: it can't reach us, and ends by itself.
+    Over,
+}
+
+impl Launch {
+    pub(super) fn new(attempt: AttemptNumber, workers: u32) -> Self {
+        Launch {
+            attempt,
+            workers,
+            phase: Phase::Waiting,
+            threads: 0,
+            processes: Vec::new(),
+            stopping: false,
+            failure: Failure::None,
+        }
+    }
+
+    /// The process of this id, unless it is of another attempt or its end is known.
+    pub(super) fn process_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
+        if id.attempt != self.attempt {
+            return None;
+        }
+        let process = self.processes.get_mut(id.index as usize);
+        process.filter(|process| process.state != ProcessState::Over)
+    }
+
+    pub(super) fn name(&self, index: u32) -> String {
+        let on = &self.processes[index as usize].on;
+        format!("process {index} of {} on `{on}`", self.attempt)
+    }
+
+    /// Tells all processes their part once the last one has connected.
+    pub(super) fn deploy_if_complete(&mut self, actions: &mut Vec<FleetAction>) {
+        if !matches!(self.phase, Phase::Launching) || self.stopping {
+            return;
+        }
+        let address = |process: &Process| match &process.state {
+            ProcessState::Connected { address } => Some(address.clone()),
+            _ => None,
+        };
+        let addresses: Option<Arc<[String]>> = self.processes.iter().map(address).collect();
+        let Some(addresses) = addresses else { return };
+        self.phase = Phase::Deployed;
+        actions.push(FleetAction::Deploy(Deployment {
+            attempt: self.attempt,
+            threads: self.threads,
+            addresses,
+        }));
+    }
+
+    /// The attempt can't go on, and this is why.
+    pub(super) fn fail(&mut self, cause: String, actions: &mut Vec<FleetAction>) {
+        if self.stopping || matches!(self.failure, Failure::Told) {
+            return;
+        }
+        self.failure = Failure::Told;
+        actions.push(FleetAction::Failed {
+            attempt: self.attempt,
+            cause,
+        });
+    }
+
+    /// The attempt can't go on, probably because of something else that will be heard of.
+    pub(super) fn suspect(&mut self, now: Millis, cause: String) {
+        if matches!(self.failure, Failure::None) && !self.stopping {
+            let due = Millis(now.0.saturating_add(EXPLANATION_MILLIS));
+            self.failure = Failure::Suspected { cause, due };
+        }
+    }
+
+    /// What time does to it.
+    pub(super) fn tick(
+        &mut self,
+        now: Millis,
+        settings: &FleetSettings,
+        actions: &mut Vec<FleetAction>,
+    ) {
+        if let Failure::Suspected { cause, due } = &self.failure
+            && *due <= now
+        {
+            let cause = cause.clone();
+            self.fail(cause, actions);
+        }
+        for index in 0..self.processes.len() {
+            self.tick_process(index, now, settings, actions);
+        }
+    }
+
+    fn tick_process(
+        &mut self,
+        index: usize,
+        now: Millis,
+        settings: &FleetSettings,
+        actions: &mut Vec<FleetAction>,
+    ) {
+        let process = &self.processes[index];
+        let Some(due) = process.due(settings) else {
+            return;
+        };
+        if due > now {
+            return;
+        }
+        let silent = now.since(process.heard);
+        let name = self.name(index as u32);
+        let cause = match process.state {
+            ProcessState::Launched => format!(
+                "{name} has not connected within {silent:?}; what it prints says more, if it \
+                 does"
+            ),
+            _ => format!("{name} has not been heard of for {silent:?}"),
+        };
+        self.fail(cause, actions);
+        if self.stopping {
+            // Killing it has been asked for; whoever can't be reached ends by itself.
+            self.processes[index].state = ProcessState::Over;
+        } else {
+            self.processes[index].heard = now;
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(super) fn next_deadline(&self, settings: &FleetSettings) -> Option<Millis> {
+        let suspicion = match &self.failure {
+            Failure::Suspected { due, .. } => Some(*due),
+            Failure::None | Failure::Told => None,
+        };
+        let processes = self.processes.iter().filter_map(|p| p.due(settings));
+        processes.chain(suspicion).min()
+    }
+
+    /// Whether nothing is left of it.
+    pub(super) fn is_over(&self) -> bool {
+        let over = |process: &Process| process.state == ProcessState::Over;
+        self.stopping && self.processes.iter().all(over)
+    }
+}
+
+impl Process {
+    /// When its silence means something.
+    fn due(&self, settings: &FleetSettings) -> Option<Millis> {
+        let patience = match self.state {
+            ProcessState::Launched => settings.launch_timeout,
+            ProcessState::Connected { .. } | ProcessState::Leaving => settings.heartbeat_timeout,
+            ProcessState::Over => return None,
+        };
+        Some(self.heard.after(patience))
+    }
+}

@@ -1,0 +1,338 @@
+//! The TaskManagers of a cluster, and the processes of the attempt that runs on them.
+//!
+//! A job runs as a series of attempts; each is one process on each of several TaskManagers. The
+//! fleet chooses them, lets them start their processes, waits until all have connected and tells
+//! them where their peers are. From then on it watches: the first process that ends, or isn't heard
+//! of, fails the attempt. Whether there is a next one is not decided here.
+//!
+//! An attempt is over when each of its processes has ended: its TaskManager says so, or it can't
+//! reach us any more. Then it ends by itself, since whoever hears nothing from its JobManager for
+//! the heartbeat timeout exits. What is left of one that can't (a stopped virtual machine, say) can
+//! do no harm when it wakes up: its peers refuse it, its files bear its attempt's number, its
+//! transactions are committed by their names, and nobody takes its reports.
+//!
+//! The fleet is sans-IO, as everything in this crate.
+//!
+//! Invariants: *one attempt at a time · a TaskManager runs one process at a time · deployed only
+//! when all processes have connected · failed once at most, stopped exactly once.*
+
+mod event;
+mod launch;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tidegate_types::{AttemptNumber, Millis};
+
+pub use event::{
+    Deployment, FleetAction, FleetEvent, ManagerId, ManagerInfo, ProcessId, WaitingForSlots,
+};
+use launch::{Launch, Phase, Process, ProcessState};
+use slots::{Free, layout};
+
+/// How patient a fleet is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// Whoever isn't heard of for this long is taken for dead.
+    pub heartbeat_timeout: Duration,
+    /// A process must have connected this long after it has been asked for.
+    pub launch_timeout: Duration,
+}
+
+impl Default for FleetSettings {
+    fn default() -> Self {
+        FleetSettings {
+            heartbeat_timeout: Duration::from_secs(5),
+            launch_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Manager {
+    info: ManagerInfo,
+    heard: Millis,
+}
+
+/// The TaskManagers of a cluster that runs one job.
+#[derive(Debug)]
+pub struct Fleet {
+    settings: FleetSettings,
+    managers: BTreeMap<ManagerId, Manager>,
+    launch: Option<Launch>,
+    /// Who ran which process last, by name.
+    places: BTreeMap<String, u32>,
+    told: Option<WaitingForSlots>,
+}
+
+impl Fleet {
+    /// Nobody has registered yet.
+    pub fn new(settings: FleetSettings) -> Self {
+        Fleet {
+            settings,
+            managers: BTreeMap::new(),
+            launch: None,
+            places: BTreeMap::new(),
+            told: None,
+        }
+    }
+
+    /// Takes one piece of news and appends what is to be done about it, in order.
+    pub fn step(&mut self, now: Millis, event: FleetEvent, actions: &mut Vec<FleetAction>) {
+        match event {
+            FleetEvent::Tick => {}
+            FleetEvent::Registered { manager, info } => {
+                self.register(now, manager, info, actions);
+            }
+            FleetEvent::ManagerHeard(manager) => {
+                if let Some(manager) = self.managers.get_mut(&manager) {
+                    manager.heard = now;
+                }
+            }
+            FleetEvent::ManagerLost { manager, cause } => {
+                self.lose_manager(manager, &cause, actions);
+            }
+            FleetEvent::Start { attempt, workers } => self.start(attempt, workers),
+            FleetEvent::Stop { attempt } => self.stop(attempt, actions),
+            of_process => self.on_process(now, of_process, actions),
+        }
+        self.tick(now, actions);
+        self.launch_if_possible(now, actions);
+        self.conclude(actions);
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+    }
+
+    /// When [`FleetEvent::Tick`] is needed, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let timeout = self.settings.heartbeat_timeout;
+        let managers = self.managers.values().map(|m| m.heard.after(timeout));
+        let launch = self.launch.as_ref();
+        let launch = launch.and_then(|launch| launch.next_deadline(&self.settings));
+        managers.chain(launch).min()
+    }
+
+    /// Registered TaskManagers and their slots, whether they are free or not.
+    pub fn managers(&self) -> impl Iterator<Item = (ManagerId, &ManagerInfo)> {
+        self.managers
+            .iter()
+            .map(|(id, manager)| (*id, &manager.info))
+    }
+
+    fn register(
+        &mut self,
+        now: Millis,
+        id: ManagerId,
+        info: ManagerInfo,
+        actions: &mut Vec<FleetAction>,
+    ) {
+        if self.managers.contains_key(&id) {
+            return;
+        }
+        // It would not come back if it still had the stream that we know.
+        let former = self.managers.iter().find(|(_, m)| m.info.name == info.name);
+        if let Some((&former, _)) = former {
+            actions.push(FleetAction::Disconnect(former));
+            self.lose_manager(former, "it has registered anew", actions);
+        }
+        self.managers.insert(id, Manager { info, heard: now });
+    }
+
+    fn start(&mut self, attempt: AttemptNumber, workers: u32) {
+        assert!(self.launch.is_none(), "one attempt at a time");
+        self.launch = Some(Launch::new(attempt, workers));
+    }
+
+    fn stop(&mut self, attempt: AttemptNumber, actions: &mut Vec<FleetAction>) {
+        let launch = self.launch.as_mut().filter(|l| l.attempt == attempt);
+        let Some(launch) = launch else {
+            // Asked for again, or for one that was never started: nothing is left of it.
+            actions.push(FleetAction::Stopped(attempt));
+            return;
+        };
+        launch.stopping = true;
+        for (index, process) in (0..).zip(&launch.processes) {
+            if process.state != ProcessState::Over {
+                actions.push(FleetAction::Kill {
+                    manager: process.manager,
+                    process: ProcessId { attempt, index },
+                });
+            }
+        }
+    }
+
+    fn lose_manager(&mut self, id: ManagerId, cause: &str, actions: &mut Vec<FleetAction>) {
+        let Some(manager) = self.managers.remove(&id) else {
+            return;
+        };
+        let Some(launch) = &mut self.launch else {
+            return;
+        };
+        let name = &manager.info.name;
+        for process in launch.processes.iter_mut().filter(|p| p.manager == id) {
+            // One with a stream is waited for: it ends by itself, and its stream with it.
+            if !matches!(process.state, ProcessState::Connected { .. }) {
+                process.state = ProcessState::Over;
+            }
+        }
+        if launch.processes.iter().any(|process| process.manager == id) {
+            launch.fail(format!("TaskManager `{name}` was lost: {cause}"), actions);
+        }
+    }
+
+    fn on_process(&mut self, now: Millis, event: FleetEvent, actions: &mut Vec<FleetAction>) {
+        let Some(launch) = &mut self.launch else {
+            return;
+        };
+        match event {
+            FleetEvent::ProcessEnded {
+                manager,
+                process: id,
+                how,
+            } => {
+                let process = launch.process_mut(id).filter(|p| p.manager == manager);
+                let Some(process) = process else { return };
+                process.state = ProcessState::Over;
+                launch.fail(format!("{} {how}", launch.name(id.index)), actions);
+            }
+            FleetEvent::ProcessConnected {
+                process: id,
+                address,
+            } => {
+                let process = launch.process_mut(id);
+                let launched = |process: &&mut Process| process.state == ProcessState::Launched;
+                let Some(process) = process.filter(launched) else {
+                    return;
+                };
+                process.state = ProcessState::Connected { address };
+                process.heard = now;
+                launch.deploy_if_complete(actions);
+            }
+            FleetEvent::ProcessHeard(id) => {
+                if let Some(process) = launch.process_mut(id) {
+                    process.heard = now;
+                }
+            }
+            FleetEvent::ProcessLost { process: id, cause } => {
+                let registered = |manager| self.managers.contains_key(&manager);
+                let Some(process) = launch.process_mut(id) else {
+                    return;
+                };
+                process.state = match registered(process.manager) {
+                    true => ProcessState::Leaving,
+                    false => ProcessState::Over,
+                };
+                let name = launch.name(id.index);
+                launch.suspect(now, format!("{name} was lost: {cause}"));
+            }
+            FleetEvent::ProcessUnfit { process: id, cause } => {
+                if launch.process_mut(id).is_some() {
+                    launch.fail(format!("{}: {cause}", launch.name(id.index)), actions);
+                }
+            }
+            FleetEvent::PeerLost { process: id, cause } => {
+                if launch.process_mut(id).is_some() {
+                    launch.suspect(now, format!("{}: {cause}", launch.name(id.index)));
+                }
+            }
+            other => unreachable!("not about a process: {other:?}"),
+        }
+    }
+
+    fn tick(&mut self, now: Millis, actions: &mut Vec<FleetAction>) {
+        let timeout = self.settings.heartbeat_timeout;
+        let silent = |manager: &Manager| manager.heard.after(timeout) <= now;
+        let lost = self.managers.iter().filter(|(_, manager)| silent(manager));
+        let lost: Vec<_> = lost.map(|(id, m)| (*id, now.since(m.heard))).collect();
+        for (manager, silence) in lost {
+            actions.push(FleetAction::Disconnect(manager));
+            let cause = format!("it has not been heard of for {silence:?}");
+            self.lose_manager(manager, &cause, actions);
+        }
+        if let Some(launch) = &mut self.launch {
+            launch.tick(now, &self.settings, actions);
+        }
+    }
+
+    fn launch_if_possible(&mut self, now: Millis, actions: &mut Vec<FleetAction>) {
+        let Some(launch) = &mut self.launch else {
+            return;
+        };
+        if !matches!(launch.phase, Phase::Waiting) || launch.stopping {
+            return;
+        }
+        // Nothing runs, so everybody is free.
+        let free: Vec<Free> = (self.managers.iter())
+            .map(|(&manager, Manager { info, .. })| Free {
+                manager,
+                slots: info.slots,
+                index_before: self.places.get(&info.name).copied(),
+            })
+            .collect();
+        let Some(layout) = layout(launch.workers, &free) else {
+            let waiting = WaitingForSlots {
+                workers: launch.workers,
+                slots: free.iter().map(|free| free.slots).sum(),
+                managers: free.len() as u32,
+            };
+            if self.told.replace(waiting) != Some(waiting) {
+                actions.push(FleetAction::Waiting(waiting));
+            }
+            return;
+        };
+        self.told = None;
+        self.places.clear();
+        launch.phase = Phase::Launching;
+        launch.threads = layout.threads;
+        for (index, manager) in (0..).zip(layout.managers) {
+            let name = self.managers[&manager].info.name.clone();
+            self.places.insert(name.clone(), index);
+            launch.processes.push(Process {
+                manager,
+                on: name,
+                state: ProcessState::Launched,
+                heard: now,
+            });
+            let attempt = launch.attempt;
+            let process = ProcessId { attempt, index };
+            actions.push(FleetAction::Launch { manager, process });
+        }
+    }
+
+    fn conclude(&mut self, actions: &mut Vec<FleetAction>) {
+        if let Some(launch) = self.launch.take_if(|launch| launch.is_over()) {
+            self.told = None;
+            actions.push(FleetAction::Stopped(launch.attempt));
+        }
+    }
+
+    /// Checks what holds between any two steps.
+    ///
+    /// # Panics
+    /// If it doesn't: that is a bug.
+    fn check_invariants(&self) {
+        let Some(launch) = &self.launch else { return };
+        let mut running: Vec<ManagerId> = launch.processes.iter().map(|p| p.manager).collect();
+        running.sort_unstable();
+        running.dedup();
+        assert_eq!(
+            running.len(),
+            launch.processes.len(),
+            "a TaskManager runs one process at a time"
+        );
+        let threads = launch.threads as usize * launch.processes.len();
+        match launch.phase {
+            Phase::Waiting => assert_eq!(threads, 0, "nothing runs while it waits"),
+            Phase::Launching | Phase::Deployed => {
+                assert!(
+                    threads >= launch.workers as usize,
+                    "every worker has a thread"
+                );
+            }
+        }
+    }
+}

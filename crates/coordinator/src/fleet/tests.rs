@@ -1,0 +1,278 @@
+//! A fleet by hand, and in a small world in which everything may fail at any moment.
+
+use super::*;
+
+mod world;
+
+/// A fleet, the time, and what it has said since it was last looked at.
+struct Hand {
+    fleet: Fleet,
+    now: Millis,
+    actions: Vec<FleetAction>,
+}
+
+const ATTEMPT: AttemptNumber = AttemptNumber(1);
+
+fn process(index: u32) -> ProcessId {
+    ProcessId {
+        attempt: ATTEMPT,
+        index,
+    }
+}
+
+impl Hand {
+    /// TaskManagers `tm-0`, `tm-1`, … with one slot each.
+    fn with_managers(count: u64) -> Self {
+        let mut hand = Hand {
+            fleet: Fleet::new(FleetSettings::default()),
+            now: Millis(0),
+            actions: Vec::new(),
+        };
+        (0..count).for_each(|id| hand.register(id, &format!("tm-{id}")));
+        hand
+    }
+
+    fn tell(&mut self, event: FleetEvent) -> &mut Self {
+        self.fleet.step(self.now, event, &mut self.actions);
+        self
+    }
+
+    fn register(&mut self, id: u64, name: &str) {
+        let info = ManagerInfo {
+            name: name.to_owned(),
+            slots: 1,
+        };
+        let manager = ManagerId(id);
+        self.tell(FleetEvent::Registered { manager, info });
+    }
+
+    /// Lets everybody but the one of this id say that they are there, over this many milliseconds.
+    fn pass(&mut self, millis: u64, silent_manager: Option<u64>, silent_process: Option<u32>) {
+        let end = self.now.0 + millis;
+        while self.now.0 < end {
+            self.now.0 = (self.now.0 + 1_000).min(end);
+            let managers: Vec<_> = self.fleet.managers().map(|(id, _)| id).collect();
+            for id in managers {
+                if Some(id.0) != silent_manager {
+                    self.tell(FleetEvent::ManagerHeard(id));
+                }
+            }
+            for index in (0..3).filter(|index| Some(*index) != silent_process) {
+                self.tell(FleetEvent::ProcessHeard(process(index)));
+            }
+            self.tell(FleetEvent::Tick);
+        }
+    }
+
+    fn connect(&mut self, index: u32) -> &mut Self {
+        self.tell(FleetEvent::ProcessConnected {
+            process: process(index),
+            address: format!("host:{index}"),
+        })
+    }
+
+    /// Three processes on three TaskManagers, all deployed.
+    fn running() -> Self {
+        let mut hand = Hand::with_managers(3);
+        let (attempt, workers) = (ATTEMPT, 3);
+        hand.tell(FleetEvent::Start { attempt, workers });
+        hand.connect(0).connect(1).connect(2).said();
+        hand
+    }
+
+    fn ended(&mut self, index: u32) -> &mut Self {
+        self.tell(FleetEvent::ProcessEnded {
+            manager: ManagerId(u64::from(index)),
+            process: process(index),
+            how: "was killed by signal 9".to_owned(),
+        })
+    }
+
+    fn lost(&mut self, index: u32) -> &mut Self {
+        self.tell(FleetEvent::ProcessLost {
+            process: process(index),
+            cause: "its stream was reset".to_owned(),
+        })
+    }
+
+    fn stop(&mut self) -> &mut Self {
+        let attempt = ATTEMPT;
+        self.tell(FleetEvent::Stop { attempt })
+    }
+
+    /// Everything since the last time, as one line each.
+    fn said(&mut self) -> Vec<String> {
+        self.actions.drain(..).map(|action| line(&action)).collect()
+    }
+}
+
+fn line(action: &FleetAction) -> String {
+    match action {
+        FleetAction::Launch { manager, process } => format!("launch {process} at {manager}"),
+        FleetAction::Deploy(deployment) => format!(
+            "deploy {} × {} at {}",
+            deployment.attempt,
+            deployment.threads,
+            deployment.addresses.join(" ")
+        ),
+        FleetAction::Kill { manager, process } => format!("kill {process} at {manager}"),
+        FleetAction::Disconnect(manager) => format!("disconnect {manager}"),
+        FleetAction::Failed { attempt, cause } => format!("{attempt} failed: {cause}"),
+        FleetAction::Stopped(attempt) => format!("{attempt} stopped"),
+        FleetAction::Waiting(waiting) => waiting.to_string(),
+    }
+}
+
+#[test]
+fn an_attempt_waits_for_slots_then_for_all_processes() {
+    let mut hand = Hand::with_managers(1);
+    let (attempt, workers) = (ATTEMPT, 2);
+    hand.tell(FleetEvent::Start { attempt, workers });
+    let waiting = "waiting for TaskManagers: the job needs 2 slots in processes of equal size, \
+                   and 1 are free on 1 TaskManagers";
+    assert_eq!(hand.said(), [waiting]);
+    hand.tell(FleetEvent::Tick);
+    assert!(hand.said().is_empty(), "told once");
+    hand.register(1, "tm-1");
+    assert_eq!(
+        hand.said(),
+        [
+            "launch process 0 of attempt-1 at registration-0",
+            "launch process 1 of attempt-1 at registration-1"
+        ]
+    );
+    hand.connect(1);
+    assert!(hand.said().is_empty());
+    hand.connect(0);
+    assert_eq!(hand.said(), ["deploy attempt-1 × 1 at host:0 host:1"]);
+    hand.connect(0);
+    assert!(hand.said().is_empty(), "once");
+}
+
+#[test]
+fn a_process_that_ends_fails_the_attempt_and_the_others_are_killed() {
+    let mut hand = Hand::running();
+    // The streams of the killed one and the connections of its peers may break first.
+    hand.lost(1);
+    hand.tell(FleetEvent::PeerLost {
+        process: process(0),
+        cause: "lost the connection to process 1".to_owned(),
+    });
+    assert!(hand.said().is_empty());
+    hand.ended(1);
+    let cause = "attempt-1 failed: process 1 of attempt-1 on `tm-1` was killed by signal 9";
+    assert_eq!(hand.said(), [cause]);
+    hand.stop();
+    assert_eq!(
+        hand.said(),
+        [
+            "kill process 0 of attempt-1 at registration-0",
+            "kill process 2 of attempt-1 at registration-2"
+        ]
+    );
+    hand.ended(0);
+    assert!(hand.said().is_empty());
+    hand.ended(2);
+    assert_eq!(hand.said(), ["attempt-1 stopped"]);
+}
+
+#[test]
+fn a_lost_connection_is_the_cause_if_nothing_better_is_heard_of() {
+    let mut hand = Hand::running();
+    hand.tell(FleetEvent::PeerLost {
+        process: process(0),
+        cause: "lost the connection to process 1".to_owned(),
+    });
+    hand.now = hand.fleet.next_deadline().unwrap();
+    assert_eq!(hand.now, Millis(launch::EXPLANATION_MILLIS));
+    hand.tell(FleetEvent::Tick);
+    let cause = "attempt-1 failed: process 0 of attempt-1 on `tm-0`: lost the connection to \
+                 process 1";
+    assert_eq!(hand.said(), [cause]);
+}
+
+#[test]
+fn a_lost_machine_is_found_by_its_silence_and_not_waited_for() {
+    let mut hand = Hand::running();
+    hand.pass(5_000, Some(1), Some(1));
+    let cause = "attempt-1 failed: TaskManager `tm-1` was lost: it has not been heard of for 5s";
+    assert_eq!(hand.said(), ["disconnect registration-1", cause]);
+    hand.stop();
+    hand.ended(0).ended(2);
+    hand.pass(5_000, None, Some(1));
+    assert_eq!(hand.said().last().unwrap(), "attempt-1 stopped");
+}
+
+#[test]
+fn a_process_without_its_task_manager_is_waited_for_while_it_is_heard_of() {
+    let mut hand = Hand::running();
+    let cause = "its stream was reset".to_owned();
+    let manager = ManagerId(1);
+    hand.tell(FleetEvent::ManagerLost { manager, cause });
+    hand.stop().ended(0).ended(2);
+    hand.pass(60_000, None, None);
+    assert!(!hand.said().contains(&"attempt-1 stopped".to_owned()));
+    hand.lost(1);
+    assert_eq!(hand.said(), ["attempt-1 stopped"]);
+}
+
+#[test]
+fn a_process_that_does_not_come_up_is_told_of() {
+    let mut hand = Hand::with_managers(1);
+    let (attempt, workers) = (ATTEMPT, 1);
+    hand.tell(FleetEvent::Start { attempt, workers }).said();
+    hand.pass(60_000, None, Some(0));
+    let cause = "attempt-1 failed: process 0 of attempt-1 on `tm-0` has not connected within 1m";
+    assert!(hand.said()[0].starts_with(&cause.replace("1m", "60s")));
+}
+
+#[test]
+fn a_stop_while_waiting_for_slots_ends_at_once() {
+    let mut hand = Hand::with_managers(0);
+    let (attempt, workers) = (ATTEMPT, 1);
+    hand.tell(FleetEvent::Start { attempt, workers }).said();
+    hand.stop();
+    assert_eq!(hand.said(), ["attempt-1 stopped"]);
+    hand.stop();
+    assert_eq!(
+        hand.said(),
+        ["attempt-1 stopped"],
+        "asked again, answered again"
+    );
+}
+
+#[test]
+fn one_that_comes_back_takes_the_place_of_its_former_self() {
+    let mut hand = Hand::running();
+    hand.register(7, "tm-1");
+    let cause = "attempt-1 failed: TaskManager `tm-1` was lost: it has registered anew";
+    assert_eq!(hand.said(), ["disconnect registration-1", cause]);
+    hand.lost(1).stop().ended(0).ended(2).said();
+    let (attempt, workers) = (AttemptNumber(2), 3);
+    hand.tell(FleetEvent::Start { attempt, workers });
+    assert_eq!(
+        hand.said()[1],
+        "launch process 1 of attempt-2 at registration-7"
+    );
+}
+
+#[test]
+fn news_of_another_attempt_is_ignored() {
+    let mut hand = Hand::running();
+    let stale = ProcessId {
+        attempt: AttemptNumber(0),
+        index: 1,
+    };
+    hand.tell(FleetEvent::ProcessEnded {
+        manager: ManagerId(1),
+        process: stale,
+        how: "exited with 1".to_owned(),
+    });
+    hand.tell(FleetEvent::ProcessLost {
+        process: stale,
+        cause: String::new(),
+    });
+    hand.now.0 += 1_000;
+    hand.tell(FleetEvent::Tick);
+    assert!(hand.said().is_empty());
+}
