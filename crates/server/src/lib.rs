@@ -7,6 +7,7 @@
 
 mod client;
 mod clock;
+mod cluster;
 mod driver;
 mod dry_run;
 mod error;

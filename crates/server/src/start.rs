@@ -1,9 +1,9 @@
 //! Starts a job inside the calling process.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 
-use tidegate_coordinator::{Job, JobEnd};
+use tidegate_coordinator::{Job, JobEnd, JobEvent};
 use tidegate_runtime::JobPlan;
 use tidegate_runtime::sink::SubmitContext;
 use tidegate_types::CheckpointId;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
-use crate::driver::{AttemptOptions, Driver, Setup, on_own_thread};
+use crate::driver::{Driver, Events, InProcess, Setup, on_own_thread};
 use crate::dry_run::dry_run;
 use crate::error::RunError;
 use crate::namespace::{Namespace, check_sinks, storage, sweep};
@@ -57,16 +57,21 @@ pub fn start(
         let report = JobReport::without_a_run(JobOutcome::AlreadyFinished);
         return Ok(JobClient::ended(options, &plan, report));
     };
-    let (clock, (sender, events)) = (Clock::start(), channel());
+    let (clock, (sender, receiver)) = (Clock::start(), channel());
     let client = JobClient::new(options, &plan, clock, sender.clone());
+    let plan = Arc::new(plan);
+    let events = events_into(sender.clone());
+    let handle = runtime.handle().clone();
+    let execution = InProcess::new(Arc::clone(&plan), store.clone(), handle, options, events);
     let driver = Driver::new(Setup {
         job,
-        plan: Arc::new(plan),
+        plan,
         store,
-        options: AttemptOptions::new(options),
+        execution: Box::new(execution),
+        checkpoint_timeout: options.settings.checkpoints.timeout,
         runtime: runtime.handle().clone(),
         observer,
-        events,
+        events: receiver,
         sender,
         clock,
         shared: Arc::clone(&client.shared),
@@ -81,6 +86,14 @@ pub fn start(
     let shared = Arc::clone(&client.shared);
     on_own_thread(move || run.drive(&shared)).map_err(RunError::Threads)?;
     Ok(client)
+}
+
+/// What happens to attempts goes to the driver.
+fn events_into(sender: Sender<JobEvent>) -> Events {
+    Arc::new(move |event| {
+        // The loop is gone only when nobody waits for the outcome any more.
+        let _ = sender.send(event);
+    })
 }
 
 fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunError> {

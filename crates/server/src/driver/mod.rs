@@ -4,10 +4,13 @@
 //! answer through one queue. The loop itself never blocks on either.
 
 mod attempts;
+mod execution;
+mod in_process;
 mod injected;
 mod log;
 
-pub(crate) use attempts::AttemptOptions;
+pub(crate) use execution::{Events, Execution};
+pub(crate) use in_process::InProcess;
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +22,6 @@ use tidegate_coordinator::{
 };
 use tidegate_runtime::JobPlan;
 use tidegate_storage::JobStore;
-use tidegate_types::AttemptNumber;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -27,9 +29,8 @@ use crate::client::Shared;
 use crate::clock::Clock;
 use crate::progress::{Observer, Progress};
 use crate::storage_actions::StorageActions;
-use crate::waiting::{WaitingFor, Watch};
+use crate::waiting::{Observed, WaitingFor, Watch};
 
-use attempts::Running;
 use log::log;
 
 /// How often the observer hears of progress.
@@ -41,7 +42,7 @@ pub(crate) struct Driver {
     plan: Arc<JobPlan>,
     store: JobStore,
     storage: StorageActions,
-    options: AttemptOptions,
+    execution: Box<dyn Execution>,
     observer: Box<dyn Observer>,
     clock: Clock,
     runtime: Handle,
@@ -50,11 +51,10 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     watch: Watch,
     tasks: JoinSet<()>,
-    running: Option<Running>,
+    /// The attempt that runs.
+    observed: Option<Observed>,
     /// Whether clients have been told that every subtask runs.
     told_running: bool,
-    /// The last attempt that was asked to stop.
-    stopping: Option<AttemptNumber>,
     records_before: u64,
 }
 
@@ -63,7 +63,8 @@ pub(crate) struct Setup {
     pub(crate) job: Job,
     pub(crate) plan: Arc<JobPlan>,
     pub(crate) store: JobStore,
-    pub(crate) options: AttemptOptions,
+    pub(crate) execution: Box<dyn Execution>,
+    pub(crate) checkpoint_timeout: Duration,
     pub(crate) runtime: Handle,
     pub(crate) observer: Box<dyn Observer>,
     pub(crate) events: Receiver<JobEvent>,
@@ -89,8 +90,8 @@ impl Driver {
             plan: setup.plan,
             storage: StorageActions::new(setup.store.clone()),
             store: setup.store,
-            watch: Watch::new(setup.options.checkpoint_timeout),
-            options: setup.options,
+            watch: Watch::new(setup.checkpoint_timeout),
+            execution: setup.execution,
             observer: setup.observer,
             clock: setup.clock,
             runtime: setup.runtime,
@@ -98,9 +99,8 @@ impl Driver {
             sender: setup.sender,
             shared: setup.shared,
             tasks: JoinSet::new(),
-            running: None,
+            observed: None,
             told_running: false,
-            stopping: None,
             records_before: 0,
         }
     }
@@ -164,13 +164,8 @@ impl Driver {
             JobAction::Notify {
                 attempt,
                 notice,
-                to: _,
-            } => {
-                // Which subtasks a notice concerns follows from the notice itself.
-                if let Some(running) = self.running.as_ref().filter(|r| r.number() == attempt) {
-                    running.attempt.notify(notice);
-                }
-            }
+                to,
+            } => self.execution.notify(attempt, notice, to),
             JobAction::Note(note) => {
                 log(&note);
                 self.observer.on_note(&note);
@@ -202,9 +197,8 @@ impl Driver {
     fn show_progress(&mut self) {
         let statistics = self.job.statistics();
         let now = self.clock.now().monotonic;
-        let observed = self.running.as_ref().map(|running| &running.observed);
         self.watch
-            .look(statistics, now, self.plan.graph(), observed);
+            .look(statistics, now, self.plan.graph(), self.observed.as_ref());
         self.shared.publish(statistics);
         let progress = Progress {
             records: self.records(),
@@ -234,8 +228,8 @@ impl Driver {
                 && let Some(entry) = self.job.statistics().checkpoint(*checkpoint)
             {
                 let now = self.clock.now().monotonic;
-                let observed = self.running.as_ref().map(|running| &running.observed);
-                let waiting = WaitingFor::new(entry, now, self.plan.graph(), observed);
+                let graph = self.plan.graph();
+                let waiting = WaitingFor::new(entry, now, graph, self.observed.as_ref());
                 tracing::warn!(%checkpoint, "checkpoint expired: {waiting}");
             }
         }
@@ -243,10 +237,10 @@ impl Driver {
 
     /// Lets everything end that was issued before the job's end.
     fn settle(&mut self) {
-        if let Some(running) = self.running.take() {
-            self.take_leave_of(&running);
-            running.attempt.stop();
+        if let Some(observed) = self.observed.take() {
+            self.take_leave_of(&observed);
         }
+        self.execution.settle();
         let mut tasks = std::mem::take(&mut self.tasks);
         // A task that panicked has given its outcome, or nobody waits for one.
         self.runtime

@@ -103,7 +103,7 @@ pub struct Kill {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ProcessMessage {
-    #[prost(oneof = "process_message::Message", tags = "1, 2, 3")]
+    #[prost(oneof = "process_message::Message", tags = "1, 2, 3, 4")]
     pub message: ::core::option::Option<process_message::Message>,
 }
 /// Nested message and enum types in `ProcessMessage`.
@@ -118,6 +118,8 @@ pub mod process_message {
         Progress(super::Progress),
         #[prost(message, tag = "3")]
         Report(super::Report),
+        #[prost(message, tag = "4")]
+        Discard(super::Discard),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -347,7 +349,7 @@ pub mod barrier {
 pub struct Report {
     #[prost(uint64, tag = "1")]
     pub attempt: u64,
-    #[prost(oneof = "report::Report", tags = "2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "report::Report", tags = "2, 3, 4, 5, 6, 7")]
     pub report: ::core::option::Option<report::Report>,
 }
 /// Nested message and enum types in `Report`.
@@ -366,8 +368,6 @@ pub mod report {
         Committed(super::Committed),
         #[prost(message, tag = "7")]
         Failed(super::Failed),
-        #[prost(message, tag = "8")]
-        Discard(super::Discard),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

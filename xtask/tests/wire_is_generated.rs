@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
+const SERVER: &str = "../crates/server";
 const GENERATED: &str = "src/cluster/wire/generated.rs";
 
 #[test]
 fn the_code_for_messages_is_that_of_their_definition() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(SERVER);
     let proto = root.join("proto");
     let definition = protox::compile(["cluster.proto"], [&proto]).unwrap();
     let folder = tempfile::tempdir().unwrap();

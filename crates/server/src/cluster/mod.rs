@@ -1,0 +1,3 @@
+//! A job on several machines.
+
+mod wire;
