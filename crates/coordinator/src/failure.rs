@@ -251,7 +251,7 @@ pub enum FailureReason {
         cause: String,
     },
     /// Something of the attempt failed that belongs to no subtask.
-    #[error("the attempt failed: {cause}")]
+    #[error("{cause}")]
     Attempt {
         /// The cause with all its own causes.
         cause: String,

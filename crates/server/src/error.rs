@@ -24,6 +24,12 @@ pub enum RunError {
         /// The sink.
         uid: String,
     },
+    /// Machines can't share what is in the memory of one of them.
+    #[error(
+        "a job on a cluster needs a checkpoint directory that all its machines share; pass \
+         --checkpoint-dir"
+    )]
+    NeedsSharedCheckpoints,
     /// A source or sink can't work as it is configured.
     #[error("the job can't start")]
     Check(#[source] CheckError),
@@ -72,6 +78,14 @@ pub enum RunError {
          (`tokio::task::spawn_blocking` doesn't do: use `std::thread`)"
     )]
     InsideTokio,
+    /// The JobManager can't be reached.
+    #[error("listen for TaskManagers at `{address}`: {cause}")]
+    Listen {
+        /// Where it was to be.
+        address: String,
+        /// What is wrong, and what to do.
+        cause: String,
+    },
     /// The operating system refused threads.
     #[error("start the job's threads")]
     Threads(#[source] std::io::Error),

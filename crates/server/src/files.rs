@@ -1,6 +1,7 @@
 //! State files of one attempt.
 
 use std::io::{BufReader, Write};
+use std::sync::Arc;
 
 use tidegate_runtime::{BoxError, StateFileRead, StateFileWrite, StateFiles};
 use tidegate_storage::{JobStore, StateFileWriter};
@@ -10,11 +11,27 @@ use tokio::runtime::Handle;
 /// How much of a state file is read at once while restoring.
 const READ_BYTES: usize = 1 << 20;
 
+/// Lets a file be deleted that was written for a checkpoint and belongs to nothing any more.
+pub(crate) type Discard = Arc<dyn Fn(CheckpointId, &FileHandle) + Send + Sync>;
+
+/// Deletes in the background what belongs to nothing any more.
+pub(crate) fn discard_with(store: JobStore, runtime: Handle) -> Discard {
+    Arc::new(move |checkpoint, file| {
+        let (store, file) = (store.clone(), file.clone());
+        runtime.spawn(async move {
+            if let Err(error) = store.discard_state_file(checkpoint, &file).await {
+                let error = ErrorChain(&error);
+                tracing::warn!(%error, "a state file was left for the next sweep");
+            }
+        });
+    })
+}
+
 /// State files in the job's namespace and, of savepoints, in their folders.
 pub(crate) struct StoredFiles {
     pub(crate) store: JobStore,
     pub(crate) attempt: AttemptNumber,
-    pub(crate) runtime: Handle,
+    pub(crate) discard: Discard,
 }
 
 impl StateFiles for StoredFiles {
@@ -39,13 +56,7 @@ impl StateFiles for StoredFiles {
     }
 
     fn discard(&self, checkpoint: CheckpointId, file: &FileHandle) {
-        let (store, file) = (self.store.clone(), file.clone());
-        self.runtime.spawn(async move {
-            if let Err(error) = store.discard_state_file(checkpoint, &file).await {
-                let error = ErrorChain(&error);
-                tracing::warn!(%error, "a state file was left for the next sweep");
-            }
-        });
+        (self.discard)(checkpoint, file);
     }
 }
 

@@ -7,7 +7,6 @@
 
 mod client;
 mod clock;
-mod cluster;
 mod driver;
 mod dry_run;
 mod error;
@@ -21,6 +20,7 @@ mod start;
 mod storage_actions;
 mod waiting;
 
+pub mod cluster;
 pub mod data;
 
 pub use client::{JobClient, RequestError};
@@ -28,5 +28,5 @@ pub use error::RunError;
 pub use options::{CheckpointLocation, InjectedFailures, JobOptions, RestoreOptions};
 pub use progress::{Observer, Progress};
 pub use report::{JobOutcome, JobReport};
-pub use start::start;
+pub use start::{start, start_on_cluster};
 pub use waiting::{WaitingFor, WaitingSubtask, WaitsBecause};

@@ -11,7 +11,9 @@ use tokio::runtime::Runtime;
 
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
-use crate::driver::{Driver, Events, InProcess, Setup, on_own_thread};
+use crate::cluster::JobManagerOptions;
+use crate::cluster::jobmanager::OnCluster;
+use crate::driver::{Driver, Events, Execution, InProcess, Setup, on_own_thread};
 use crate::dry_run::dry_run;
 use crate::error::RunError;
 use crate::namespace::{Namespace, check_sinks, storage, sweep};
@@ -35,15 +37,41 @@ use crate::restore::{adopt, check_files, latest, recovery};
 /// may have been made or taken over, its origin recorded or claimed, files that no completed
 /// checkpoint refers to removed, and output folders claimed by sinks.
 pub fn start(
+    plan: JobPlan,
+    options: &JobOptions,
+    observer: Box<dyn Observer>,
+) -> Result<JobClient, RunError> {
+    start_where(plan, options, None, observer)
+}
+
+/// As [`start`], as the JobManager of a cluster: attempts run on the TaskManagers that register.
+/// Until there are enough of them the job waits.
+///
+/// # Errors
+/// As [`start`]; [`RunError::Listen`], [`RunError::NeedsSharedCheckpoints`].
+pub fn start_on_cluster(
+    plan: JobPlan,
+    options: &JobOptions,
+    jobmanager: &JobManagerOptions,
+    observer: Box<dyn Observer>,
+) -> Result<JobClient, RunError> {
+    if !options.dry_run && !options.location.is_durable() {
+        return Err(RunError::NeedsSharedCheckpoints);
+    }
+    start_where(plan, options, Some(jobmanager), observer)
+}
+
+fn start_where(
     mut plan: JobPlan,
     options: &JobOptions,
+    jobmanager: Option<&JobManagerOptions>,
     observer: Box<dyn Observer>,
 ) -> Result<JobClient, RunError> {
     check_before_start(&plan, options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("storage")
-        .enable_time()
+        .enable_all()
         .build()
         .map_err(RunError::Threads)?;
     if options.dry_run {
@@ -62,12 +90,22 @@ pub fn start(
     let plan = Arc::new(plan);
     let events = events_into(sender.clone());
     let handle = runtime.handle().clone();
-    let execution = InProcess::new(Arc::clone(&plan), store.clone(), handle, options, events);
+    let execution: Box<dyn Execution> = match jobmanager {
+        None => {
+            let (plan, store) = (Arc::clone(&plan), store.clone());
+            Box::new(InProcess::new(plan, store, handle, options, events))
+        }
+        Some(jobmanager) => {
+            let (plan, name) = (Arc::clone(&plan), &options.name);
+            let started = OnCluster::start(plan, name, &store, handle, jobmanager, events);
+            Box::new(started?)
+        }
+    };
     let driver = Driver::new(Setup {
         job,
         plan,
         store,
-        execution: Box::new(execution),
+        execution,
         checkpoint_timeout: options.settings.checkpoints.timeout,
         runtime: runtime.handle().clone(),
         observer,

@@ -101,7 +101,7 @@ fn main() -> tidegate::Result<()> {
         rate,
         output,
         mut tidegate,
-    } = FraudArgs::parse();
+    } = tidegate::parse();
     tidegate
         .checkpoint_dir
         .get_or_insert_with(|| "fraud-demo/checkpoints".to_owned());

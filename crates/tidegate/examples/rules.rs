@@ -114,7 +114,7 @@ fn main() -> tidegate::Result<()> {
         rules_rate,
         output,
         mut tidegate,
-    } = RulesArgs::parse();
+    } = tidegate::parse();
     tidegate
         .checkpoint_dir
         .get_or_insert_with(|| "rules-demo/checkpoints".to_owned());

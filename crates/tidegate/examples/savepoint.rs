@@ -46,7 +46,7 @@ struct SavepointArgs {
 }
 
 fn main() -> tidegate::Result<()> {
-    let mut args = SavepointArgs::parse();
+    let mut args: SavepointArgs = tidegate::parse();
     let demo = |name: &str| format!("wordcount-demo/{name}");
     let settings = &mut args.tidegate;
     settings

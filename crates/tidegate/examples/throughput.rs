@@ -82,7 +82,7 @@ fn main() -> tidegate::Result<()> {
         keys,
         by,
         tidegate,
-    } = ThroughputArgs::parse();
+    } = tidegate::parse();
     let env = Environment::new(tidegate)?;
     let numbers = Generator::new(Some(records), move |index| mix(index) % keys);
     let keyed = env.source("numbers", numbers).key_by(|key| key);

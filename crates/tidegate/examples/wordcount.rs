@@ -47,7 +47,7 @@ struct WordCountArgs {
 }
 
 fn main() -> tidegate::Result<()> {
-    let args = WordCountArgs::parse().with_demo_defaults();
+    let args = tidegate::parse::<WordCountArgs>().with_demo_defaults();
     let split = |line: &str, out: &mut Collector<CompactString>| {
         line.split_whitespace()
             .for_each(|word| out.emit(word.into()));

@@ -6,13 +6,17 @@ use std::rc::Rc;
 
 use tidegate_runtime::source::Source;
 use tidegate_runtime::{JobPlan, StatePlacement};
-use tidegate_server::{CheckpointLocation, JobClient, JobOptions, JobReport, Observer};
+use tidegate_server::cluster::{Variable, attend};
+use tidegate_server::{
+    CheckpointLocation, JobClient, JobOptions, JobReport, Observer, start_on_cluster,
+};
 use tidegate_types::AlignmentMode;
 use tracing::warn;
-use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, BUFFER_TIMEOUT_DEFAULT, misspelt_variables};
+use crate::cluster::{self, Role};
 use crate::error::Result;
+use crate::logging::log_to_standard_error;
 use crate::progress::{LogFailures, ProgressLine, print_dry_run};
 use crate::stream::{Draft, Stream};
 
@@ -24,6 +28,8 @@ pub struct Environment {
     draft: Rc<RefCell<Draft>>,
     options: JobOptions,
     quiet: bool,
+    /// What users set, for the processes of a cluster.
+    variables: Vec<Variable>,
 }
 
 impl Environment {
@@ -34,12 +40,7 @@ impl Environment {
     /// [`Error::Settings`](crate::Error::Settings) with everything that is out of its range, no
     /// place that can be used, or makes no sense without another setting.
     pub fn new(args: Args) -> Result<Self> {
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-        // Fails only if logging is set up already, which is fine.
-        let _ = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .try_init();
+        log_to_standard_error();
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for (variable, setting) in misspelt_variables(names) {
             warn!(%variable, setting, "unknown variable; was this setting meant?");
@@ -49,6 +50,7 @@ impl Environment {
             draft: Draft::new(args.parallelism()),
             options,
             quiet: args.quiet.unwrap_or_default(),
+            variables: args.variables(),
         })
     }
 
@@ -71,6 +73,7 @@ impl Environment {
             draft: Draft::new(1),
             options,
             quiet: true,
+            variables: Vec::new(),
         }
     }
 
@@ -158,7 +161,15 @@ impl Environment {
             name: job_name.to_owned(),
             ..self.options
         };
-        Ok(tidegate_server::start(plan, &options, observer)?)
+        match cluster::role() {
+            Role::Embedded => Ok(tidegate_server::start(plan, &options, observer)?),
+            Role::JobManager(jobmanager) => {
+                let jobmanager = jobmanager.options(self.variables);
+                let started = start_on_cluster(plan, &options, &jobmanager, observer);
+                Ok(started?)
+            }
+            Role::Process { task, cluster } => attend(plan, &options, cluster, task),
+        }
     }
 
     fn take_plan(draft: &Rc<RefCell<Draft>>) -> JobPlan {

@@ -28,8 +28,10 @@
 //! to.
 
 mod args;
+mod cluster;
 mod environment;
 mod error;
+mod logging;
 mod progress;
 mod stream;
 
@@ -38,6 +40,7 @@ pub mod testing;
 pub use args::{
     Args, ByteSize, CheckpointInterval, CheckpointStorage, InvalidSettings, TolerableFailures,
 };
+pub use cluster::parse;
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use stream::{
@@ -103,6 +106,9 @@ mod documentation {
 
     #[doc = include_str!("../../../docs/state.md")]
     struct State;
+
+    #[doc = include_str!("../../../docs/cluster.md")]
+    struct Cluster;
 }
 
 /// What most jobs need.

@@ -5,18 +5,21 @@ use std::sync::Arc;
 use tidegate_types::{AttemptNumber, Millis};
 
 use super::event::{Deployment, FleetAction, ProcessId};
-use super::{FleetSettings, ManagerId};
+use super::{FleetSettings, ManagerId, WaitingForSlots};
 
 /// How long a process may be gone without its TaskManager saying how it ended, or a connection be
 /// lost without a process being gone: the one usually follows within a few milliseconds, and is
 /// the better explanation.
 pub(super) const EXPLANATION_MILLIS: u64 = 100;
 
+/// Whoever starts a cluster starts one process after the other, which is nothing to tell of.
+pub(super) const WAITING_MILLIS: u64 = 1_000;
+
 /// How far an attempt has got.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// There are too few slots.
-    Waiting,
+    /// There are too few slots, since then.
+    Waiting(Millis),
     /// Its processes have been asked for; not all have connected.
     Launching,
     /// All have been told their part.
@@ -69,11 +72,11 @@ pub(super) enum ProcessState {
 }
 
 impl Launch {
-    pub(super) fn new(attempt: AttemptNumber, workers: u32) -> Self {
+    pub(super) fn new(now: Millis, attempt: AttemptNumber, workers: u32) -> Self {
         Launch {
             attempt,
             workers,
-            phase: Phase::Waiting,
+            phase: Phase::Waiting(now),
             threads: 0,
             processes: Vec::new(),
             stopping: false,
@@ -185,13 +188,30 @@ impl Launch {
     }
 
     /// When [`tick`](Self::tick) has something to do.
-    pub(super) fn next_deadline(&self, settings: &FleetSettings) -> Option<Millis> {
+    pub(super) fn next_deadline(
+        &self,
+        settings: &FleetSettings,
+        told: &Option<WaitingForSlots>,
+    ) -> Option<Millis> {
         let suspicion = match &self.failure {
             Failure::Suspected { due, .. } => Some(*due),
             Failure::None | Failure::Told => None,
         };
         let processes = self.processes.iter().filter_map(|p| p.due(settings));
-        processes.chain(suspicion).min()
+        let waiting = self.waiting_due().filter(|_| told.is_none());
+        processes.chain(suspicion).chain(waiting).min()
+    }
+
+    /// When people are told that it waits for slots.
+    fn waiting_due(&self) -> Option<Millis> {
+        match self.phase {
+            Phase::Waiting(since) => Some(Millis(since.0.saturating_add(WAITING_MILLIS))),
+            Phase::Launching | Phase::Deployed => None,
+        }
+    }
+
+    pub(super) fn tells_that_it_waits(&self, now: Millis) -> bool {
+        self.waiting_due().is_some_and(|due| due <= now)
     }
 
     /// Whether nothing is left of it.

@@ -95,7 +95,10 @@ impl Fleet {
             FleetEvent::ManagerLost { manager, cause } => {
                 self.lose_manager(manager, &cause, actions);
             }
-            FleetEvent::Start { attempt, workers } => self.start(attempt, workers),
+            FleetEvent::Start { attempt, workers } => {
+                assert!(self.launch.is_none(), "one attempt at a time");
+                self.launch = Some(Launch::new(now, attempt, workers));
+            }
             FleetEvent::Stop { attempt } => self.stop(attempt, actions),
             of_process => self.on_process(now, of_process, actions),
         }
@@ -112,7 +115,7 @@ impl Fleet {
         let timeout = self.settings.heartbeat_timeout;
         let managers = self.managers.values().map(|m| m.heard.after(timeout));
         let launch = self.launch.as_ref();
-        let launch = launch.and_then(|launch| launch.next_deadline(&self.settings));
+        let launch = launch.and_then(|launch| launch.next_deadline(&self.settings, &self.told));
         managers.chain(launch).min()
     }
 
@@ -140,11 +143,6 @@ impl Fleet {
             self.lose_manager(former, "it has registered anew", actions);
         }
         self.managers.insert(id, Manager { info, heard: now });
-    }
-
-    fn start(&mut self, attempt: AttemptNumber, workers: u32) {
-        assert!(self.launch.is_none(), "one attempt at a time");
-        self.launch = Some(Launch::new(attempt, workers));
     }
 
     fn stop(&mut self, attempt: AttemptNumber, actions: &mut Vec<FleetAction>) {
@@ -262,7 +260,7 @@ impl Fleet {
         let Some(launch) = &mut self.launch else {
             return;
         };
-        if !matches!(launch.phase, Phase::Waiting) || launch.stopping {
+        if !matches!(launch.phase, Phase::Waiting(_)) || launch.stopping {
             return;
         }
         // Nothing runs, so everybody is free.
@@ -279,7 +277,7 @@ impl Fleet {
                 slots: free.iter().map(|free| free.slots).sum(),
                 managers: free.len() as u32,
             };
-            if self.told.replace(waiting) != Some(waiting) {
+            if launch.tells_that_it_waits(now) && self.told.replace(waiting) != Some(waiting) {
                 actions.push(FleetAction::Waiting(waiting));
             }
             return;
@@ -326,7 +324,7 @@ impl Fleet {
         );
         let threads = launch.threads as usize * launch.processes.len();
         match launch.phase {
-            Phase::Waiting => assert_eq!(threads, 0, "nothing runs while it waits"),
+            Phase::Waiting(_) => assert_eq!(threads, 0, "nothing runs while it waits"),
             Phase::Launching | Phase::Deployed => {
                 assert!(
                     threads >= launch.workers as usize,

@@ -128,6 +128,10 @@ fn an_attempt_waits_for_slots_then_for_all_processes() {
     let mut hand = Hand::with_managers(1);
     let (attempt, workers) = (ATTEMPT, 2);
     hand.tell(FleetEvent::Start { attempt, workers });
+    assert!(hand.said().is_empty(), "others may be about to register");
+    hand.now = hand.fleet.next_deadline().unwrap();
+    assert_eq!(hand.now, Millis(launch::WAITING_MILLIS));
+    hand.tell(FleetEvent::Tick);
     let waiting = "waiting for TaskManagers: the job needs 2 slots in processes of equal size, \
                    and 1 are free on 1 TaskManagers";
     assert_eq!(hand.said(), [waiting]);

@@ -83,6 +83,12 @@ impl JobPlan {
         &self.graph
     }
 
+    /// What each operator takes and emits, for people, in the order of the graph. The names are
+    /// those of the compiler, and the same wherever the same binary runs.
+    pub fn types(&self) -> impl Iterator<Item = String> + '_ {
+        self.nodes.iter().map(|node| node.types())
+    }
+
     /// Changes what may be changed of an operator while the job is being put together.
     pub fn operator_mut(&mut self, id: OperatorId) -> &mut OperatorSpec {
         &mut self.graph.operators[id.0 as usize]

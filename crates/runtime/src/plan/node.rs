@@ -1,6 +1,6 @@
 //! An operator as timely sees it: a closure that activates one subtask.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::{Rc, Weak};
@@ -47,6 +47,9 @@ pub(super) struct OutputEnd {
 
 /// Finishes an operator once all its edges are connected.
 pub(super) trait NodeFactory: Send + Sync {
+    /// Names of what it takes and emits.
+    fn types(&self) -> String;
+
     /// Returns where notices for the subtask go, unless the operator has no subtask here.
     fn build<'scope>(
         &self,
@@ -77,6 +80,10 @@ pub(super) fn typed<T: 'static>(end: Box<dyn Any>) -> T {
 }
 
 impl<In: Record, Out: Record, L: Logic<In, Out>> NodeFactory for TypedNode<In, Out, L> {
+    fn types(&self) -> String {
+        format!("{} to {}", type_name::<In>(), type_name::<Out>())
+    }
+
     fn build<'scope>(
         &self,
         context: &BuildContext<'scope>,

@@ -1,3 +1,39 @@
-//! A job on several machines.
+//! A job on several machines: one JobManager, several TaskManagers, one binary.
+//!
+//! ```text
+//!  JobManager                                     TaskManager (one per machine)
+//!  ┌───────────────────────────┐  Register        ┌──────────────────────────────┐
+//!  │ driver ── dispatcher ─────┼──────────────────┼─ supervisor                  │
+//!  │ (Job)      (Fleet)        │                  │    │ starts, kills, waits for │
+//!  │               │           │  Attend          │  ┌─▼──────────────────────┐   │
+//!  │               └───────────┼──────────────────┼──┼ process of one attempt ├───┼─▶ its peers
+//!  └───────────────────────────┘                  │  └────────────────────────┘   │
+//!                                                 └──────────────────────────────┘
+//! ```
+//!
+//! The JobManager drives the job as it would in one process; only where attempts run is different
+//! ([`jobmanager`]). A TaskManager keeps no state: it starts the process of an attempt when it is
+//! told to, says how it ended, and ends it when it loses its JobManager ([`taskmanager`]). That
+//! process talks to the JobManager itself, and ends by exiting, whatever the reason ([`process`]).
+//! So whatever dies, the rest is ended by something that watches it, and nothing needs to be asked
+//! to clean up.
+//!
+//! Control messages are gRPC (`proto/cluster.proto`); data goes from process to process
+//! ([`data`](crate::data)).
 
+pub(crate) mod jobmanager;
+mod local;
+mod parent;
+mod process;
+mod refusal;
+mod secret;
+mod settings;
+mod task;
+mod taskmanager;
 mod wire;
+
+pub use local::{LocalCluster, is_member, run_local_cluster};
+pub use process::attend;
+pub use settings::{ClusterSettings, JobManagerOptions, TaskManagerOptions, Variable};
+pub use task::Task;
+pub use taskmanager::{TaskManagerError, run_task_manager};

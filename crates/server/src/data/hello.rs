@@ -95,6 +95,16 @@ impl Secret {
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Secret(bytes.into())
     }
+
+    /// Something that only whoever knows the secret can make, and that doesn't give it away: 64
+    /// hexadecimal digits.
+    pub(crate) fn token(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"tidegate control messages");
+        hash.update(&self.0);
+        let digest: [u8; 32] = hash.finalize().into();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl fmt::Debug for Secret {

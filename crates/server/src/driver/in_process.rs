@@ -11,7 +11,7 @@ use tidegate_types::{AlignmentMode, AttemptNumber, ErrorChain};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use crate::files::StoredFiles;
+use crate::files::{StoredFiles, discard_with};
 use crate::options::JobOptions;
 
 use super::execution::{Events, Execution, Launch};
@@ -91,7 +91,7 @@ impl InProcess {
             files: Arc::new(StoredFiles {
                 store: self.store.clone(),
                 attempt: launch.number,
-                runtime: self.runtime.clone(),
+                discard: discard_with(self.store.clone(), self.runtime.clone()),
             }),
             reports: self.injector.wrap(reports),
             metrics: launch.metrics,

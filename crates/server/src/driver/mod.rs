@@ -9,8 +9,8 @@ mod in_process;
 mod injected;
 mod log;
 
-pub(crate) use execution::{Events, Execution};
-pub(crate) use in_process::InProcess;
+pub(crate) use execution::{Events, Execution, Launch};
+pub(crate) use in_process::{AttemptOptions, InProcess};
 
 use std::io;
 use std::sync::Arc;

@@ -28,6 +28,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use tidegate_coordinator::{RestartStrategy, Retention};
+use tidegate_server::cluster::Variable;
 use tidegate_types::{AlignmentMode, RestoreMode};
 
 pub use problem::InvalidSettings;
@@ -162,6 +163,17 @@ impl Args {
             });
             problems.extend(outcome.err());
         }
+    }
+
+    /// Everything that is set, as variables that mean the same to a process without flags or file.
+    pub(crate) fn variables(&self) -> Vec<Variable> {
+        let variable = |setting: &Setting| {
+            Some(Variable {
+                name: setting.variable(),
+                value: (setting.field.get)(self)?,
+            })
+        };
+        SETTINGS.iter().filter_map(variable).collect()
     }
 
     fn set(&mut self, setting: &Setting, text: &str, given: Given) -> Result<(), Problem> {

@@ -45,7 +45,7 @@ pub struct ProcessEnded {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ManagerOrder {
-    #[prost(oneof = "manager_order::Order", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "manager_order::Order", tags = "1, 2, 3, 4, 5")]
     pub order: ::core::option::Option<manager_order::Order>,
 }
 /// Nested message and enum types in `ManagerOrder`.
@@ -61,6 +61,8 @@ pub mod manager_order {
         Launch(super::Launch),
         #[prost(message, tag = "4")]
         Kill(super::Kill),
+        #[prost(message, tag = "5")]
+        Dismiss(super::Dismiss),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -87,6 +89,9 @@ pub struct Launch {
     #[prost(message, repeated, tag = "5")]
     pub variables: ::prost::alloc::vec::Vec<Variable>,
 }
+/// The job is over, and the cluster with it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Dismiss {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Variable {
     #[prost(string, tag = "1")]
@@ -139,12 +144,48 @@ pub struct ProcessHello {
     #[prost(string, tag = "6")]
     pub address: ::prost::alloc::string::String,
 }
+/// What is new of the subtasks of the process.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Progress {
-    #[prost(bytes = "vec", tag = "1")]
-    pub metrics: ::prost::alloc::vec::Vec<u8>,
+    #[prost(message, repeated, tag = "1")]
+    pub subtasks: ::prost::alloc::vec::Vec<SubtaskProgress>,
     #[prost(message, repeated, tag = "2")]
     pub stuck: ::prost::alloc::vec::Vec<Stuck>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SubtaskProgress {
+    #[prost(message, optional, tag = "1")]
+    pub subtask: ::core::option::Option<Subtask>,
+    #[prost(uint64, tag = "2")]
+    pub records_in: u64,
+    #[prost(uint64, tag = "3")]
+    pub records_out: u64,
+    /// the newest checkpoint whose barrier it has passed on
+    #[prost(uint64, tag = "4")]
+    pub passed: u64,
+    /// its input channels, in order
+    #[prost(message, repeated, tag = "5")]
+    pub channels: ::prost::alloc::vec::Vec<ChannelRun>,
+    /// its snapshots that aren't acknowledged, oldest first
+    #[prost(message, repeated, tag = "6")]
+    pub under_way: ::prost::alloc::vec::Vec<UnderWay>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChannelRun {
+    /// so many in a row
+    #[prost(uint32, tag = "1")]
+    pub channels: u32,
+    /// have delivered the barrier of this checkpoint
+    #[prost(uint64, tag = "2")]
+    pub newest: u64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnderWay {
+    #[prost(uint64, tag = "1")]
+    pub checkpoint: u64,
+    /// its state is being written, and no longer being frozen
+    #[prost(bool, tag = "2")]
+    pub frozen: bool,
 }
 /// A worker that has been in one activation for longer than it may.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -201,6 +242,9 @@ pub struct Deployment {
     /// of the process's own subtasks
     #[prost(message, repeated, tag = "8")]
     pub restore: ::prost::alloc::vec::Vec<SubtaskRestore>,
+    /// by operator
+    #[prost(uint32, repeated, tag = "9")]
+    pub max_parallelism: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubtaskRestore {
@@ -442,8 +486,9 @@ pub struct Failed {
     pub subtask: ::core::option::Option<Subtask>,
     #[prost(string, tag = "2")]
     pub cause: ::prost::alloc::string::String,
-    #[prost(bool, tag = "3")]
-    pub peer_lost: bool,
+    /// the process in which it began, if it didn't in this one
+    #[prost(uint32, optional, tag = "3")]
+    pub peer: ::core::option::Option<u32>,
 }
 /// A state file that belongs to nothing any more. Only the JobManager deletes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -8,6 +8,7 @@ mod barriers;
 #[rustfmt::skip]
 #[allow(missing_docs, clippy::all, unreachable_pub)]
 mod generated;
+mod progress;
 mod reports;
 mod restores;
 mod states;
@@ -28,10 +29,6 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 20;
 /// A message that no peer of this version sends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a malformed message: {what}")]
-#[expect(
-    unreachable_pub,
-    reason = "the generated types, which convert with it, are public"
-)]
 pub struct BadMessage {
     pub(crate) what: &'static str,
 }

@@ -1,0 +1,137 @@
+//! The JobManager: drives the job here, and lets its attempts run on TaskManagers.
+
+mod dispatcher;
+mod streams;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use tidegate_coordinator::NoticeTarget;
+use tidegate_runtime::JobPlan;
+use tidegate_storage::JobStore;
+use tidegate_types::message::Notice;
+use tidegate_types::{AttemptNumber, ErrorChain};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use super::secret::{Expect, check_address};
+use super::settings::JobManagerOptions;
+use super::taskmanager::build_of_this_binary;
+use super::wire::MESSAGE_BYTES_MAX;
+use super::wire::cluster_server::ClusterServer;
+use crate::driver::{Events, Execution, Launch};
+use crate::error::RunError;
+use crate::files::discard_with;
+
+use dispatcher::{Dispatcher, Post, Terms};
+use streams::Streams;
+
+/// Runs attempts on the TaskManagers that register.
+pub(crate) struct OnCluster {
+    posts: UnboundedSender<Post>,
+    runtime: Handle,
+}
+
+impl OnCluster {
+    /// Listens for TaskManagers, from now until `runtime` ends.
+    ///
+    /// # Errors
+    /// [`RunError::Listen`].
+    pub(crate) fn start(
+        plan: Arc<JobPlan>,
+        name: &str,
+        store: &JobStore,
+        runtime: Handle,
+        options: &JobManagerOptions,
+        events: Events,
+    ) -> Result<Self, RunError> {
+        let refused = |cause: String| RunError::Listen {
+            address: options.listen.clone(),
+            cause,
+        };
+        let listener = {
+            let _in_runtime = runtime.enter();
+            listen(options).map_err(refused)?
+        };
+        let address = listener.local_addr();
+        let address = address.map_err(|cause| refused(cause.to_string()))?;
+        let build = build_of_this_binary().map_err(|cause| refused(cause.to_string()))?;
+        tracing::info!(%address, "the JobManager listens");
+        let (posts, posted) = unbounded_channel();
+        let dispatcher = Dispatcher::new(Terms {
+            options: options.clone(),
+            name: name.to_owned(),
+            job: store.job(),
+            epoch: store.epoch(),
+            plan,
+            events,
+            discard: discard_with(store.clone(), runtime.clone()),
+        });
+        runtime.spawn(dispatcher.run(posted));
+        let streams = Streams::new(posts.clone(), build.to_string());
+        let service = ClusterServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let expect = Expect::new(&options.cluster.secret);
+        let service = tonic::service::interceptor::InterceptedService::new(service, expect);
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        runtime.spawn(async move {
+            let served = Server::builder().add_service(service);
+            if let Err(error) = served.serve_with_incoming(incoming).await {
+                let error = ErrorChain(&error);
+                tracing::error!(%error, "the JobManager listens no more");
+            }
+        });
+        Ok(OnCluster { posts, runtime })
+    }
+
+    /// The dispatcher is gone only when nobody needs it any more.
+    fn post(&self, post: Post) {
+        let _ = self.posts.send(post);
+    }
+}
+
+impl Execution for OnCluster {
+    fn start(&mut self, launch: Launch) {
+        self.post(Post::Start(launch));
+    }
+
+    fn notify(&mut self, attempt: AttemptNumber, notice: Notice, to: NoticeTarget) {
+        self.post(Post::Notify {
+            attempt,
+            notice,
+            to,
+        });
+    }
+
+    fn stop(&mut self, attempt: AttemptNumber) {
+        self.post(Post::Stop(attempt));
+    }
+
+    fn settle(&mut self) {
+        let (settled, waiting) = oneshot::channel();
+        self.post(Post::Settle(settled));
+        // Dropped unanswered if the dispatcher is gone.
+        let _ = self.runtime.block_on(waiting);
+    }
+}
+
+fn listen(options: &JobManagerOptions) -> Result<TcpListener, String> {
+    let insecure = options.cluster.insecure;
+    let addresses: Vec<SocketAddr> = check_address(&options.listen, insecure)?;
+    let bound = match options.inherited {
+        true => std::io::stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map(std::net::TcpListener::from),
+        false => std::net::TcpListener::bind(&*addresses),
+    };
+    let listener = bound.and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener)
+    });
+    listener.map_err(|cause| cause.to_string())
+}

@@ -1,0 +1,223 @@
+//! A whole cluster on this machine: a process that starts a JobManager and TaskManagers, each a
+//! process of its own, and starts again whichever of them dies.
+//!
+//! The JobManager's port belongs to this process, which hands the listening socket over: a
+//! JobManager that is started again is found where the one before was.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::parent::die_with_parent;
+use super::taskmanager::TaskManagerError;
+
+/// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
+/// process that started it, and a JobManager listens on the socket that is its standard input.
+const MEMBER: &str = "TIDEGATE_LOCAL_CLUSTER";
+
+/// How long TaskManagers may take to end by themselves when the job is over.
+const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A process that lived shorter than this is started again only after a pause of that length.
+const SHORT_LIFE: Duration = Duration::from_millis(500);
+
+/// A cluster of processes on this machine.
+#[derive(Clone, Debug)]
+pub struct LocalCluster {
+    /// How many TaskManagers; at least 1.
+    pub taskmanagers: u32,
+    /// Slots of each; at least 1.
+    pub slots: u32,
+    /// The job's arguments, and how the JobManager is started besides.
+    pub jobmanager: Vec<OsString>,
+    /// The cluster's secret; by default a new one.
+    pub secret: Option<String>,
+}
+
+/// Whether this process was started by [`run_local_cluster`]; if it was, it dies with that.
+pub fn is_member() -> bool {
+    let member = std::env::var_os(MEMBER).is_some();
+    if member {
+        die_with_parent();
+    }
+    member
+}
+
+/// Runs a cluster on this machine until its job is over, and returns how its JobManager ended.
+/// Blocks.
+///
+/// # Errors
+/// If processes can't be started.
+pub fn run_local_cluster(cluster: LocalCluster) -> Result<ExitStatus, TaskManagerError> {
+    let system = |what| move |cause| TaskManagerError::System { what, cause };
+    // Members die with the thread that started them, so everything is done on this one.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start a runtime"))?;
+    let run = async { Parent::new(cluster)?.run().await };
+    runtime.block_on(run).map_err(system("run a local cluster"))
+}
+
+struct Parent {
+    cluster: LocalCluster,
+    secret: String,
+    listener: TcpListener,
+    binary: std::path::PathBuf,
+}
+
+/// A JobManager or a TaskManager.
+struct Member {
+    name: String,
+    /// Among the TaskManagers, from 1.
+    number: u32,
+    running: Child,
+    since: Instant,
+}
+
+impl Parent {
+    fn new(cluster: LocalCluster) -> std::io::Result<Self> {
+        let secret = match &cluster.secret {
+            Some(secret) => secret.clone(),
+            None => random_secret()?,
+        };
+        Ok(Parent {
+            cluster,
+            secret,
+            listener: TcpListener::bind("127.0.0.1:0")?,
+            binary: std::env::current_exe()?,
+        })
+    }
+
+    async fn run(self) -> std::io::Result<ExitStatus> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut jobmanager = self.start_jobmanager()?;
+        let mut taskmanagers = Vec::new();
+        for number in 1..=self.cluster.taskmanagers {
+            taskmanagers.push(self.start_taskmanager(number)?);
+        }
+        loop {
+            tokio::select! {
+                status = jobmanager.running.wait() => {
+                    let status = status?;
+                    if !has_crashed(status) {
+                        say_goodbye(taskmanagers).await;
+                        return Ok(status);
+                    }
+                    tell(&jobmanager, status).await;
+                    jobmanager = self.start_jobmanager()?;
+                }
+                (index, status) = first_to_end(&mut taskmanagers) => {
+                    let status = status?;
+                    if status.success() {
+                        // Dismissed: the job is over.
+                        taskmanagers.remove(index);
+                    } else if has_crashed(status) {
+                        tell(&taskmanagers[index], status).await;
+                        taskmanagers[index] = self.start_taskmanager(taskmanagers[index].number)?;
+                    } else {
+                        // It has said why, and would say so again.
+                        return Ok(status);
+                    }
+                }
+                // Members die with this process.
+                _ = terminate.recv() => std::process::exit(143),
+                _ = interrupt.recv() => std::process::exit(130),
+            }
+        }
+    }
+
+    fn start_jobmanager(&self) -> std::io::Result<Member> {
+        let address = self.listener.local_addr()?.to_string();
+        let socket = OwnedFd::from(self.listener.try_clone()?);
+        let mut command = self.member("jobmanager");
+        command.args(["--listen", &address]);
+        command.args(&self.cluster.jobmanager);
+        command.stdin(Stdio::from(socket));
+        Member::start("jobmanager".to_owned(), 0, command)
+    }
+
+    fn start_taskmanager(&self, number: u32) -> std::io::Result<Member> {
+        let address = self.listener.local_addr()?.to_string();
+        let name = format!("taskmanager-{number}");
+        let slots = self.cluster.slots.to_string();
+        let mut command = self.member("taskmanager");
+        command
+            .args(["--jobmanager", &address, "--slots", &slots, "--name", &name])
+            .stdin(Stdio::null());
+        Member::start(name, number, command)
+    }
+
+    fn member(&self, role: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .arg(role)
+            .env(MEMBER, "1")
+            .env("TIDEGATE_CLUSTER_SECRET", &self.secret)
+            .kill_on_drop(true);
+        command
+    }
+}
+
+fn random_secret() -> std::io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Member {
+    fn start(name: String, number: u32, mut command: Command) -> std::io::Result<Member> {
+        let running = command.spawn()?;
+        tracing::info!(name, pid = running.id(), "started");
+        Ok(Member {
+            name,
+            number,
+            running,
+            since: Instant::now(),
+        })
+    }
+}
+
+/// The first TaskManager that ends; for ever, if there are none.
+async fn first_to_end(members: &mut [Member]) -> (usize, std::io::Result<ExitStatus>) {
+    if members.is_empty() {
+        return std::future::pending().await;
+    }
+    let waiting = members
+        .iter_mut()
+        .enumerate()
+        .map(|(index, member)| Box::pin(async move { (index, member.running.wait().await) }));
+    let (first, _, _) = futures::future::select_all(waiting).await;
+    first
+}
+
+/// A JobManager that exits by itself has said what there is to say; one that was killed, or has
+/// panicked, goes on from the latest checkpoint.
+fn has_crashed(status: ExitStatus) -> bool {
+    status.signal().is_some() || status.code() == Some(101)
+}
+
+async fn tell(member: &Member, status: ExitStatus) {
+    tracing::warn!("{} has ended ({status}) and is started again", member.name);
+    if member.since.elapsed() < SHORT_LIFE {
+        sleep(SHORT_LIFE).await;
+    }
+}
+
+/// Lets TaskManagers end by themselves, and kills those that don't.
+async fn say_goodbye(taskmanagers: Vec<Member>) {
+    let deadline = Instant::now() + FAREWELL_PATIENCE;
+    for mut member in taskmanagers {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Killed when it is dropped.
+        let _ = timeout(left, member.running.wait()).await;
+    }
+}

@@ -1,0 +1,369 @@
+//! A process of an attempt: this process's part of it, from its start to its exit.
+//!
+//! It was started by a TaskManager, with a listening socket as standard input, and belongs to one
+//! attempt. It builds the job as everywhere, tells the JobManager that it is there, gets its part,
+//! is connected with its peers, and works until it is told to end, can't go on, or hears nothing
+//! from the JobManager. Then it exits: no thread is joined, no connection closed. Whatever it has
+//! not made durable is forgotten, as if it had been killed.
+
+mod describe;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_runtime::{
+    Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport,
+};
+use tidegate_storage::JobStore;
+use tidegate_types::message::{AddressedReport, Notice};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId, MaxParallelism, RestorePart,
+};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+use tonic::transport::Endpoint;
+
+use super::parent::die_with_parent;
+use super::refusal::Farewell;
+use super::secret::Present;
+use super::settings::{ClusterSettings, heartbeat_interval};
+use super::task::Task;
+use super::wire::cluster_client::ClusterClient;
+use super::wire::{
+    Deployment, Discard, MESSAGE_BYTES_MAX, ProcessHello, ProcessMessage, ProcessOrder, Progress,
+    Report, VERSION, process_message, process_order,
+};
+use crate::data::{BuildFingerprint, ConnectOptions, Membership, connect};
+use crate::driver::AttemptOptions;
+use crate::files::StoredFiles;
+use crate::options::{CheckpointLocation, JobOptions};
+
+pub(super) use describe::describe;
+
+/// How long the JobManager may take to answer, and all processes to be deployed.
+const DEPLOYMENT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long peers may take to connect once they have been deployed.
+const PEERS_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What this process has to say to the JobManager. Nobody listens any more once the process ends.
+#[derive(Clone)]
+struct Outbox(UnboundedSender<ProcessMessage>);
+
+impl Outbox {
+    fn say(&self, message: process_message::Message) {
+        let message = Some(message);
+        let _ = self.0.send(ProcessMessage { message });
+    }
+
+    /// Only the JobManager deletes.
+    fn discard(&self, checkpoint: CheckpointId, file: &FileHandle) {
+        self.say(process_message::Message::Discard(Discard {
+            checkpoint: checkpoint.0,
+            file: Some(file.clone().into()),
+        }));
+    }
+}
+
+/// Why the process ends before it is told to.
+#[derive(Debug)]
+struct Ending(String);
+
+/// Runs this process's part of an attempt, then exits. Never returns: what isn't told to the
+/// JobManager goes to standard error.
+pub fn attend(plan: JobPlan, options: &JobOptions, cluster: &ClusterSettings, task: &Task) -> ! {
+    die_with_parent();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("control")
+        .enable_all()
+        .build();
+    let outcome = match runtime {
+        Ok(runtime) => {
+            let handle = runtime.handle().clone();
+            runtime.block_on(run(plan, options, cluster, task, handle))
+        }
+        Err(cause) => Err(Ending(format!("start a runtime: {cause}"))),
+    };
+    match outcome {
+        Ok(()) => std::process::exit(0),
+        Err(Ending(why)) => {
+            tracing::error!("{} ends: {why}", task.process);
+            std::process::exit(1);
+        }
+    }
+}
+
+async fn run(
+    mut plan: JobPlan,
+    options: &JobOptions,
+    cluster: &ClusterSettings,
+    task: &Task,
+    runtime: Handle,
+) -> Result<(), Ending> {
+    if options.name != task.job {
+        return Err(Ending(format!(
+            "this program runs the job `{}`, and the JobManager `{}`; on a cluster a program is \
+             one job",
+            options.name, task.job
+        )));
+    }
+    let listener = std::io::stdin().as_fd().try_clone_to_owned();
+    let listener = listener.map(std::net::TcpListener::from);
+    let listener = listener.map_err(|cause| Ending(format!("standard input: {cause}")))?;
+    let address = listener.local_addr();
+    let address = address.map_err(|cause| Ending(format!("no socket as input: {cause}")))?;
+    let graph = describe(&plan);
+    let (mut orders, outbox) = hello(cluster, task, &graph, address.to_string()).await?;
+    let deployment = deployment(&mut orders).await?;
+    adopt(&mut plan, &deployment)?;
+    let connections = connect(
+        listener,
+        ConnectOptions {
+            membership: membership(task, &deployment, &graph),
+            secret: cluster.secret.clone(),
+            process: task.process.index,
+            addresses: deployment.addresses.clone(),
+            timeout: PEERS_PATIENCE,
+        },
+    );
+    let connections = connections
+        .await
+        .map_err(|error| Ending(ErrorChain(&error).to_string()))?;
+    let part = ClusterPart {
+        process: task.process.index,
+        threads: deployment.threads,
+        connections,
+    };
+    let first = part.process * part.threads;
+    let workers = first..first + part.threads;
+    let patience = Duration::from_millis(deployment.heartbeat_timeout_millis);
+    let metrics = AttemptMetrics::new(plan.graph());
+    let plan = Arc::new(plan);
+    let context = context(options, deployment, part, &metrics, &outbox, runtime).await?;
+    let attempt = Attempt::start(Arc::clone(&plan), context)
+        .map_err(|error| Ending(ErrorChain(&error).to_string()))?;
+    let work = Work {
+        attempt,
+        number: task.process.attempt,
+        export: MetricsExport::new(metrics, plan.graph(), workers),
+        plan,
+        outbox,
+        patience,
+    };
+    work.until_told(orders).await
+}
+
+/// Says who we are. Gives the JobManager's orders, and where to put what we have to say.
+async fn hello(
+    cluster: &ClusterSettings,
+    task: &Task,
+    graph: &str,
+    address: String,
+) -> Result<(Streaming<ProcessOrder>, Outbox), Ending> {
+    let failed = |what: String| Ending(format!("the JobManager at `{}`: {what}", task.jobmanager));
+    let endpoint = Endpoint::from_shared(format!("http://{}", task.jobmanager));
+    let endpoint = endpoint.map_err(|error| failed(ErrorChain(&error).to_string()))?;
+    let channel = endpoint.tcp_nodelay(true).connect().await;
+    let channel = channel.map_err(|error| failed(ErrorChain(&error).to_string()))?;
+    let mut client = ClusterClient::with_interceptor(channel, Present::new(&cluster.secret))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let (outbox, said) = unbounded_channel();
+    let outbox = Outbox(outbox);
+    outbox.say(process_message::Message::Hello(ProcessHello {
+        version: VERSION,
+        attempt: task.process.attempt.0,
+        process: task.process.index,
+        epoch: task.epoch.0,
+        graph: graph.to_owned(),
+        address,
+    }));
+    let answer = client.attend(UnboundedReceiverStream::new(said)).await;
+    let refused = |status| match Farewell::from(status) {
+        Farewell::Refused(why) | Farewell::Gone(why) => failed(why),
+    };
+    Ok((answer.map_err(refused)?.into_inner(), outbox))
+}
+
+async fn deployment(orders: &mut Streaming<ProcessOrder>) -> Result<Deployment, Ending> {
+    let deadline = Instant::now() + DEPLOYMENT_PATIENCE;
+    loop {
+        let order = timeout_at(deadline, orders.message()).await;
+        let order = order.map_err(|_| Ending("it was not told its part".to_owned()))?;
+        match order.map_err(|status| Ending(status.message().to_owned()))? {
+            Some(ProcessOrder {
+                order: Some(process_order::Order::Deployment(deployment)),
+            }) => return Ok(deployment),
+            Some(ProcessOrder {
+                order: Some(process_order::Order::Halt(_)),
+            }) => std::process::exit(0),
+            Some(_) => {}
+            None => return Err(Ending("the JobManager is gone".to_owned())),
+        }
+    }
+}
+
+/// The JobManager knows the max parallelism of the state that is restored.
+fn adopt(plan: &mut JobPlan, deployment: &Deployment) -> Result<(), Ending> {
+    let operators: Vec<_> = plan.graph().operator_ids().collect();
+    if operators.len() != deployment.max_parallelism.len() {
+        return Err(Ending("the job has another number of operators".to_owned()));
+    }
+    for (operator, &max) in operators.into_iter().zip(&deployment.max_parallelism) {
+        let max = MaxParallelism::new(max).map_err(|error| Ending(error.to_string()))?;
+        plan.operator_mut(operator).max_parallelism = max;
+    }
+    Ok(())
+}
+
+fn membership(task: &Task, deployment: &Deployment, graph: &str) -> Membership {
+    let mut built = task.build.0.to_vec();
+    built.extend_from_slice(graph.as_bytes());
+    Membership {
+        job: job(deployment),
+        epoch: task.epoch,
+        attempt: task.process.attempt,
+        build: BuildFingerprint::of(&built),
+    }
+}
+
+fn job(deployment: &Deployment) -> JobId {
+    JobId(u128::from(deployment.job_high) << 64 | u128::from(deployment.job_low))
+}
+
+async fn context(
+    options: &JobOptions,
+    deployment: Deployment,
+    part: ClusterPart,
+    metrics: &AttemptMetrics,
+    outbox: &Outbox,
+    runtime: Handle,
+) -> Result<AttemptContext, Ending> {
+    let number = AttemptNumber(deployment.attempt);
+    let job = job(&deployment);
+    let restored = deployment.restored.map(CheckpointId);
+    let subtasks = deployment.restore.into_iter().map(TryInto::try_into);
+    let subtasks: Result<_, super::wire::BadMessage> = subtasks.collect();
+    let restore = RestorePart {
+        subtasks: subtasks.map_err(|bad| Ending(bad.to_string()))?,
+    };
+    let store = shared_storage(options, job, runtime).await?;
+    let (reports, discards) = (outbox.clone(), outbox.clone());
+    let AttemptOptions {
+        placement,
+        mode,
+        buffer_timeout,
+        serialize,
+    } = AttemptOptions::new(options);
+    Ok(AttemptContext {
+        number,
+        restored,
+        restore,
+        cluster: Some(part),
+        files: Arc::new(StoredFiles {
+            store,
+            attempt: number,
+            discard: Arc::new(move |checkpoint, file| discards.discard(checkpoint, file)),
+        }),
+        placement,
+        reports: Arc::new(move |report: AddressedReport| {
+            reports.say(process_message::Message::Report(Report::from(report)));
+        }),
+        metrics: metrics.clone(),
+        mode,
+        buffer_timeout,
+        clock: Clock::System,
+        serialize,
+    })
+}
+
+/// The job's namespace, in which this process writes state files and nothing else.
+async fn shared_storage(
+    options: &JobOptions,
+    job: JobId,
+    runtime: Handle,
+) -> Result<JobStore, Ending> {
+    let CheckpointLocation::Directory(directory) = &options.location else {
+        return Err(Ending("there is no checkpoint directory".to_owned()));
+    };
+    let found = JobStore::inspect(directory, &options.name, runtime).await;
+    let found = found.map_err(|error| Ending(ErrorChain(&error).to_string()))?;
+    match found {
+        Some((store, _)) if store.job() == job => Ok(store),
+        _ => Err(Ending(format!(
+            "the checkpoint directory `{directory}` is not the JobManager's; all machines of a \
+             cluster must share it"
+        ))),
+    }
+}
+
+/// A part of an attempt that runs.
+struct Work {
+    attempt: Attempt,
+    number: AttemptNumber,
+    plan: Arc<JobPlan>,
+    export: MetricsExport,
+    outbox: Outbox,
+    patience: Duration,
+}
+
+impl Work {
+    async fn until_told(mut self, mut orders: Streaming<ProcessOrder>) -> Result<(), Ending> {
+        let mut heartbeat = interval(heartbeat_interval(self.patience).min(PROGRESS_INTERVAL));
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        loop {
+            tokio::select! {
+                order = timeout_at(heard + self.patience, orders.message()) => {
+                    heard = Instant::now();
+                    let order = order.map_err(|_| {
+                        let patience = self.patience;
+                        Ending(format!("the JobManager was not heard of for {patience:?}"))
+                    })?;
+                    let order = order.map_err(|status| {
+                        Ending(format!("the JobManager is gone: {}", status.message()))
+                    })?;
+                    let Some(order) = order else {
+                        return Err(Ending("the JobManager is gone".to_owned()));
+                    };
+                    if self.obey(order)? {
+                        return Ok(());
+                    }
+                }
+                _ = heartbeat.tick() => self.say_how_it_goes(),
+            }
+        }
+    }
+
+    /// Whether it was the last order.
+    fn obey(&self, order: ProcessOrder) -> Result<bool, Ending> {
+        match order.order {
+            Some(process_order::Order::Notice(notice)) => {
+                let notice: Result<(AttemptNumber, Notice), _> = notice.try_into();
+                let (attempt, notice) = notice.map_err(|bad| Ending(bad.to_string()))?;
+                if attempt == self.number {
+                    self.attempt.notify(notice);
+                }
+                Ok(false)
+            }
+            Some(process_order::Order::Halt(_)) => Ok(true),
+            Some(process_order::Order::Alive(_) | process_order::Order::Deployment(_)) | None => {
+                Ok(false)
+            }
+        }
+    }
+
+    fn say_how_it_goes(&mut self) {
+        let busy = self.attempt.busy_workers();
+        let progress = Progress::new(self.export.changes(), &busy, self.plan.graph());
+        self.outbox
+            .say(process_message::Message::Progress(progress));
+    }
+}
+
+/// How often the JobManager hears how far everybody is.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,0 +1,77 @@
+//! What the processes of a cluster are started with.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_coordinator::FleetSettings;
+
+use crate::data::Secret;
+
+/// What holds for every process of a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// What they know and nobody else; empty for none.
+    pub secret: Secret,
+    /// Whether addresses of other machines may be used although nothing is encrypted.
+    pub insecure: bool,
+}
+
+/// A variable of the environment, in text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// How a JobManager is started.
+#[derive(Clone, Debug)]
+pub struct JobManagerOptions {
+    /// Where TaskManagers reach it: `host:port`. Port 0 is any that is free.
+    pub listen: String,
+    /// Whether standard input is a socket that listens there already.
+    pub inherited: bool,
+    /// What holds for the whole cluster.
+    pub cluster: ClusterSettings,
+    /// Whoever isn't heard of for this long is taken for dead. At least 10 ms.
+    pub heartbeat_timeout: Duration,
+    /// A worker that is within one piece of work for longer is taken for stuck, and the attempt
+    /// restarted. `None` waits for ever.
+    pub task_timeout: Option<Duration>,
+    /// The job's arguments, which each process of it is started with.
+    pub arguments: Vec<OsString>,
+    /// The job's settings as variables, which each process of it is started with.
+    pub variables: Vec<Variable>,
+}
+
+impl JobManagerOptions {
+    pub(super) fn fleet(&self) -> FleetSettings {
+        FleetSettings {
+            heartbeat_timeout: self.heartbeat_timeout,
+            ..FleetSettings::default()
+        }
+    }
+}
+
+/// How a TaskManager is started.
+#[derive(Clone, Debug)]
+pub struct TaskManagerOptions {
+    /// Where JobManagers may be: `host:port` of each. The one that leads is found by trying.
+    pub jobmanagers: Vec<String>,
+    /// What it is called; no two of a cluster are called alike.
+    pub name: String,
+    /// How many worker threads it has room for; at least 1.
+    pub slots: u32,
+    /// The address that other TaskManagers reach this machine at; by default the one from which the
+    /// JobManager is reached.
+    pub host: Option<IpAddr>,
+    /// What holds for the whole cluster.
+    pub cluster: ClusterSettings,
+}
+
+/// How often something that is watched says that it is there.
+pub(super) fn heartbeat_interval(timeout: Duration) -> Duration {
+    (timeout / 5).max(Duration::from_millis(2))
+}

@@ -1,0 +1,105 @@
+//! What a process of an attempt is told when it is started: a variable of its environment.
+
+use std::net::IpAddr;
+
+use tidegate_coordinator::ProcessId;
+use tidegate_types::{AttemptNumber, LeaderEpoch};
+
+use crate::data::BuildFingerprint;
+
+/// The variable. Whoever finds it set is a process of an attempt, and nothing else.
+pub(crate) const VARIABLE: &str = "TIDEGATE_TASK";
+
+/// The process of an attempt that this process is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub(super) process: ProcessId,
+    /// Of the leadership that started the attempt.
+    pub(super) epoch: LeaderEpoch,
+    /// Where the JobManager is.
+    pub(super) jobmanager: String,
+    /// Where others reach this machine.
+    pub(super) host: IpAddr,
+    /// Of the binary.
+    pub(super) build: BuildFingerprint,
+    /// Name of the job.
+    pub(super) job: String,
+}
+
+impl Task {
+    /// The task that this process was started for; `None` if it was started by a user.
+    ///
+    /// # Errors
+    /// If the variable is there and isn't what a TaskManager sets.
+    pub fn of_this_process() -> Result<Option<Task>, String> {
+        let Some(text) = std::env::var_os(VARIABLE) else {
+            return Ok(None);
+        };
+        let parsed = text.to_str().and_then(Task::parse);
+        parsed.map(Some).ok_or_else(|| {
+            format!("{VARIABLE} is set, and not by a TaskManager of this version; unset it")
+        })
+    }
+
+    /// One line per part; the job's name, which may hold anything, is last.
+    pub(super) fn text(&self) -> String {
+        let build: String = self.build.0.iter().map(|b| format!("{b:02x}")).collect();
+        format!(
+            "{}\n{}\n{}\n{}\n{}\n{build}\n{}",
+            self.process.attempt.0,
+            self.process.index,
+            self.epoch.0,
+            self.jobmanager,
+            self.host,
+            self.job,
+        )
+    }
+
+    fn parse(text: &str) -> Option<Task> {
+        let mut lines = text.splitn(7, '\n');
+        let process = ProcessId {
+            attempt: AttemptNumber(lines.next()?.parse().ok()?),
+            index: lines.next()?.parse().ok()?,
+        };
+        Some(Task {
+            process,
+            epoch: LeaderEpoch(lines.next()?.parse().ok()?),
+            jobmanager: lines.next()?.to_owned(),
+            host: lines.next()?.parse().ok()?,
+            build: BuildFingerprint(parse_hex(lines.next()?)?),
+            job: lines.next()?.to_owned(),
+        })
+    }
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 32]> {
+    if !text.is_ascii() || text.len() != 64 {
+        return None;
+    }
+    let byte = |index: usize| u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok();
+    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
+    bytes?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_survives_the_environment() {
+        let task = Task {
+            process: ProcessId {
+                attempt: AttemptNumber(7),
+                index: 2,
+            },
+            epoch: LeaderEpoch(3),
+            jobmanager: "127.0.0.1:6123".to_owned(),
+            host: "::1".parse().unwrap(),
+            build: BuildFingerprint::of(b"binary"),
+            job: "two\nlines".to_owned(),
+        };
+        assert_eq!(Task::parse(&task.text()), Some(task));
+        assert_eq!(Task::parse("7\n2"), None);
+        assert_eq!(Task::parse(""), None);
+    }
+}

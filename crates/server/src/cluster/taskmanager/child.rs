@@ -1,0 +1,107 @@
+//! The process of an attempt, as its supervisor sees it.
+
+use std::ffi::OsString;
+use std::future::pending;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+
+use tidegate_coordinator::ProcessId;
+use tokio::process::Command;
+
+use crate::cluster::task::{Task, VARIABLE};
+use crate::cluster::wire::Launch;
+
+pub(super) struct Child {
+    pub(super) process: ProcessId,
+    running: tokio::process::Child,
+}
+
+impl Child {
+    /// Starts the process, with a socket that listens for its peers as standard input: its port is
+    /// fresh, and nobody else can take it in between.
+    pub(super) fn start(task: &Task, launch: &Launch, insecure: bool) -> io::Result<Self> {
+        let listener = TcpListener::bind((task.host, 0))?;
+        let arguments = launch.arguments.iter().cloned().map(OsString::from_vec);
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(arguments)
+            .env(VARIABLE, task.text())
+            .env("TIDEGATE_INSECURE", insecure.to_string())
+            // What a file says is among the variables.
+            .env_remove("TIDEGATE_CONFIG")
+            .stdin(Stdio::from(OwnedFd::from(listener)))
+            .kill_on_drop(true);
+        for variable in &launch.variables {
+            command.env(&variable.name, &variable.value);
+        }
+        Ok(Child {
+            process: task.process,
+            running: command.spawn()?,
+        })
+    }
+
+    /// Kills it, and waits for its end.
+    pub(super) async fn kill(mut self) -> (ProcessId, String) {
+        // Fails if it has ended already.
+        let _ = self.running.start_kill();
+        let how = how(self.running.wait().await);
+        (self.process, how)
+    }
+}
+
+/// Waits until the process ends by itself; for ever, if there is none. Dropping the future changes
+/// nothing.
+pub(super) async fn ended(child: &mut Option<Child>) -> (ProcessId, String) {
+    let Some(running) = child else {
+        return pending().await;
+    };
+    let how = how(running.running.wait().await);
+    let process = running.process;
+    *child = None;
+    (process, how)
+}
+
+fn how(status: io::Result<ExitStatus>) -> String {
+    let status = match status {
+        Ok(status) => status,
+        Err(cause) => return format!("has ended ({cause})"),
+    };
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was killed by signal {signal}{}", name_of(signal)),
+        (None, Some(code)) => format!("exited with status {code}"),
+        (None, None) => format!("has ended ({status})"),
+    }
+}
+
+/// What people know a signal by.
+fn name_of(signal: i32) -> &'static str {
+    match signal {
+        2 => " (SIGINT)",
+        6 => " (SIGABRT: a panic, or an abort)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL: somebody killed it, or memory ran out)",
+        11 => " (SIGSEGV)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_told_as_people_know_them() {
+        let killed = how(Ok(ExitStatus::from_raw(9)));
+        assert!(killed.starts_with("was killed by signal 9 (SIGKILL"));
+        assert_eq!(
+            how(Ok(ExitStatus::from_raw(3 << 8))),
+            "exited with status 3"
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! What this process is: a whole job, or a part of a cluster that runs one.
+//!
+//! The binary of a job is everything. Its first argument says what it is to be; without one it runs
+//! the job in one process.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::process::exit;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use clap::{ArgMatches, Args as _, FromArgMatches, Parser};
+use tidegate_server::cluster::{
+    ClusterSettings, JobManagerOptions, LocalCluster, Task, TaskManagerOptions, Variable,
+    is_member, run_local_cluster, run_task_manager,
+};
+use tidegate_server::data::Secret;
+use tidegate_types::ErrorChain;
+
+use crate::logging::log_to_standard_error;
+
+/// What the job's code is run for in this process.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// To run the job here.
+    Embedded,
+    /// To drive the job on TaskManagers.
+    JobManager(JobManager),
+    /// To run a part of one attempt.
+    Process {
+        task: Task,
+        cluster: ClusterSettings,
+    },
+}
+
+static ROLE: OnceLock<Role> = OnceLock::new();
+
+/// The role of this process, which [`parse`] has found out.
+pub(crate) fn role() -> &'static Role {
+    ROLE.get().unwrap_or(&Role::Embedded)
+}
+
+/// Parses the arguments of a job, as `A::parse()` does, and lets the program also be every part of
+/// a cluster that runs the job. Call it first thing in `main`.
+///
+/// | First argument | What the process is |
+/// |---|---|
+/// | none of these | the job, in this process |
+/// | `local-cluster` | a cluster of processes on this machine: `--taskmanagers 3 --slots 1`, and the job's arguments |
+/// | `jobmanager` | the JobManager: `--listen host:port`, and the job's arguments |
+/// | `taskmanager` | a TaskManager: `--jobmanager host:port --slots 4`, without the job's arguments |
+///
+/// `<role> --help` tells of more. A TaskManager and a local cluster never return from here: they
+/// exit when the job is over. Processes that TaskManagers start get the arguments of the
+/// JobManager.
+///
+/// Ends the process with a message if the arguments are wrong, or `--help` is among them.
+///
+/// ```
+/// #[derive(clap::Parser)]
+/// struct Args {
+///     #[arg(long, default_value = "10")]
+///     limit: u64,
+///     #[command(flatten)]
+///     tidegate: tidegate::Args,
+/// }
+///
+/// let args: Args = tidegate::parse();
+/// assert_eq!(args.limit, 10);
+/// ```
+pub fn parse<A: Parser>() -> A {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let task = Task::of_this_process().unwrap_or_else(|error| fail(&error));
+    if let Some(task) = task {
+        let (args, cluster) = parse_with::<A, JobManagerArgs>(&arguments, None);
+        let cluster = cluster.settings();
+        let _ = ROLE.set(Role::Process { task, cluster });
+        return args;
+    }
+    let word = arguments.get(1).and_then(|word| word.to_str());
+    let Some(role) = word.and_then(RoleWord::parse) else {
+        return A::parse();
+    };
+    arguments.remove(1);
+    match role {
+        RoleWord::TaskManager => {
+            log_to_standard_error();
+            is_member();
+            be_task_manager(&arguments)
+        }
+        RoleWord::LocalCluster => {
+            log_to_standard_error();
+            be_local_cluster::<A>(arguments)
+        }
+        RoleWord::JobManager => {
+            let (args, own) = parse_with::<A, JobManagerArgs>(&arguments, Some(role));
+            let arguments = arguments.split_off(1);
+            let inherited = is_member();
+            let jobmanager = JobManager {
+                args: own,
+                inherited,
+                arguments,
+            };
+            let _ = ROLE.set(Role::JobManager(jobmanager));
+            args
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RoleWord {
+    JobManager,
+    TaskManager,
+    LocalCluster,
+}
+
+impl RoleWord {
+    fn parse(word: &str) -> Option<RoleWord> {
+        match word {
+            "jobmanager" => Some(RoleWord::JobManager),
+            "taskmanager" => Some(RoleWord::TaskManager),
+            "local-cluster" => Some(RoleWord::LocalCluster),
+            _ => None,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            RoleWord::JobManager => "jobmanager",
+            RoleWord::TaskManager => "taskmanager",
+            RoleWord::LocalCluster => "local-cluster",
+        }
+    }
+}
+
+/// What a JobManager is told, apart from the job's arguments. The processes of attempts get the
+/// same arguments, and so does the JobManager of a local cluster.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Cluster")]
+struct JobManagerArgs {
+    /// Where TaskManagers reach the JobManager
+    #[arg(long, env = "TIDEGATE_LISTEN", value_name = "HOST:PORT")]
+    #[arg(default_value = "127.0.0.1:6123", hide_env_values = true)]
+    listen: String,
+
+    /// Whoever isn't heard of for this long is taken for dead
+    #[arg(long, env = "TIDEGATE_HEARTBEAT_TIMEOUT", value_name = "DURATION")]
+    #[arg(default_value = "5s", value_parser = heartbeat_timeout, hide_env_values = true)]
+    heartbeat_timeout: Duration,
+
+    /// A worker that is within one piece of work for longer is taken for stuck, and the job
+    /// restarted [default: never]
+    #[arg(long, env = "TIDEGATE_TASK_TIMEOUT", value_name = "DURATION")]
+    #[arg(value_parser = humantime::parse_duration, hide_env_values = true)]
+    task_timeout: Option<Duration>,
+
+    /// Allows addresses of other machines, although nothing that is sent is encrypted
+    #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
+    #[arg(default_missing_value = "true")]
+    insecure: bool,
+
+    /// How many TaskManagers a local cluster has
+    #[arg(long, env = "TIDEGATE_TASKMANAGERS", value_name = "COUNT")]
+    #[arg(default_value = "2", hide_env_values = true)]
+    taskmanagers: NonZeroU32,
+
+    /// How many worker threads each of them has room for
+    #[arg(long, env = "TIDEGATE_SLOTS", value_name = "COUNT")]
+    #[arg(default_value = "1", hide_env_values = true)]
+    slots: NonZeroU32,
+}
+
+/// What a TaskManager is told.
+#[derive(Clone, Debug, clap::Args)]
+struct TaskManagerArgs {
+    /// Where JobManagers may be; the one that leads is found by trying
+    #[arg(
+        long,
+        env = "TIDEGATE_JOBMANAGER",
+        value_name = "HOST:PORT",
+        value_delimiter = ','
+    )]
+    #[arg(default_value = "127.0.0.1:6123", hide_env_values = true)]
+    jobmanager: Vec<String>,
+
+    /// How many worker threads it has room for [default: processors of this machine]
+    #[arg(
+        long,
+        env = "TIDEGATE_SLOTS",
+        value_name = "COUNT",
+        hide_env_values = true
+    )]
+    slots: Option<NonZeroU32>,
+
+    /// What it is called; no two of a cluster are called alike, and a state that it keeps is found
+    /// by it [default: host name and process id]
+    #[arg(long, env = "TIDEGATE_NAME", hide_env_values = true)]
+    name: Option<String>,
+
+    /// The address that other TaskManagers reach this machine at [default: the one from which the
+    /// JobManager is reached]
+    #[arg(long, env = "TIDEGATE_HOST", value_name = "IP", hide_env_values = true)]
+    host: Option<IpAddr>,
+
+    /// Allows addresses of other machines, although nothing that is sent is encrypted
+    #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
+    #[arg(default_missing_value = "true")]
+    insecure: bool,
+}
+
+impl JobManagerArgs {
+    fn settings(&self) -> ClusterSettings {
+        cluster_settings(self.insecure)
+    }
+}
+
+/// A JobManager to be.
+#[derive(Debug)]
+pub(crate) struct JobManager {
+    args: JobManagerArgs,
+    inherited: bool,
+    arguments: Vec<OsString>,
+}
+
+impl JobManager {
+    pub(crate) fn options(&self, variables: Vec<Variable>) -> JobManagerOptions {
+        JobManagerOptions {
+            listen: self.args.listen.clone(),
+            inherited: self.inherited,
+            cluster: self.args.settings(),
+            heartbeat_timeout: self.args.heartbeat_timeout,
+            task_timeout: self.args.task_timeout,
+            arguments: self.arguments.clone(),
+            variables,
+        }
+    }
+}
+
+/// Not among the flags, which everybody on a machine can see.
+const SECRET: &str = "TIDEGATE_CLUSTER_SECRET";
+
+fn cluster_settings(insecure: bool) -> ClusterSettings {
+    let secret = std::env::var_os(SECRET).unwrap_or_default();
+    ClusterSettings {
+        secret: Secret::new(secret.into_encoded_bytes()),
+        insecure,
+    }
+}
+
+fn heartbeat_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if timeout < Duration::from_millis(50) {
+        return Err("at least 50ms".to_owned());
+    }
+    Ok(timeout)
+}
+
+fn be_task_manager(arguments: &[OsString]) -> ! {
+    let command = clap::Command::new("taskmanager").about(
+        "Runs a TaskManager of the job of this program: it registers with the JobManager, runs \
+         what it is told to, and ends with the job.",
+    );
+    let command = named(
+        TaskManagerArgs::augment_args(command),
+        RoleWord::TaskManager,
+    );
+    let matches = command.get_matches_from(arguments);
+    let args = TaskManagerArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let processors = || std::thread::available_parallelism().map_or(1, |p| p.get() as u32);
+    let options = TaskManagerOptions {
+        jobmanagers: args.jobmanager,
+        name: args.name.unwrap_or_else(default_name),
+        slots: args.slots.map_or_else(processors, NonZeroU32::get),
+        host: args.host,
+        cluster: cluster_settings(args.insecure),
+    };
+    match run_task_manager(options) {
+        Ok(()) => exit(0),
+        Err(error) => fail(&ErrorChain(&error).to_string()),
+    }
+}
+
+fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.unwrap_or_else(|_| "taskmanager".to_owned());
+    format!("{}-{}", host.trim(), std::process::id())
+}
+
+fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
+    // The job's arguments are only checked: what is wrong with them is told once, and now.
+    let (_, own) = parse_with::<A, JobManagerArgs>(&arguments, Some(RoleWord::LocalCluster));
+    let cluster = LocalCluster {
+        taskmanagers: own.taskmanagers.get(),
+        slots: own.slots.get(),
+        jobmanager: arguments.split_off(1),
+        secret: std::env::var(SECRET)
+            .ok()
+            .filter(|secret| !secret.is_empty()),
+    };
+    match run_local_cluster(cluster) {
+        Ok(status) => exit(status.code().unwrap_or(1)),
+        Err(error) => fail(&ErrorChain(&error).to_string()),
+    }
+}
+
+/// Parses the job's arguments, and others among them.
+fn parse_with<A: Parser, B: clap::Args>(arguments: &[OsString], role: Option<RoleWord>) -> (A, B) {
+    let command = B::augment_args(A::command());
+    let command = match role {
+        Some(role) => named(command, role),
+        None => command,
+    };
+    let matches: ArgMatches = command.get_matches_from(arguments);
+    let args = A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let others = B::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    (args, others)
+}
+
+/// Has help and errors name the role.
+fn named(command: clap::Command, role: RoleWord) -> clap::Command {
+    let program = std::env::args().next().unwrap_or_default();
+    let program = std::path::Path::new(&program).file_name();
+    let program = program.map_or_else(Default::default, |name| name.to_string_lossy());
+    command.bin_name(format!("{program} {}", role.word()))
+}
+
+fn fail(what: &str) -> ! {
+    use std::io::Write;
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(std::io::stderr(), "error: {what}");
+    exit(1)
+}
