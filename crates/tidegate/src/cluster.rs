@@ -6,7 +6,8 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::process::exit;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, exit};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -301,9 +302,15 @@ fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
             .filter(|secret| !secret.is_empty()),
     };
     match run_local_cluster(cluster) {
-        Ok(status) => exit(status.code().unwrap_or(1)),
+        Ok(status) => exit(code_of(status)),
         Err(error) => fail(&ErrorChain(&error).to_string()),
     }
+}
+
+/// What a shell would say.
+fn code_of(status: ExitStatus) -> i32 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).unwrap_or(1)
 }
 
 /// Parses the job's arguments, and others among them.

@@ -7,6 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::exceptions;
+
 const FOLDERS_SKIPPED: [&str; 2] = ["target", "node_modules"];
 const EXTENSIONS: [&str; 6] = ["rs", "md", "toml", "sh", "yml", "proto"];
 const FILES_WITHOUT_EXTENSION: [&str; 2] = ["justfile", "run"];
@@ -43,12 +45,15 @@ pub fn repository_root() -> PathBuf {
         .to_owned()
 }
 
-/// Reads all text files below `root`, sorted by path.
+/// Reads all text files below `root`, sorted by path, apart from generated ones.
 ///
 /// # Errors
 /// When a folder or file can't be read, or a source file is not UTF-8.
 pub fn read_repository(root: &Path) -> io::Result<Vec<SourceFile>> {
-    walk(root, root, &is_source)
+    let mut files = walk(root, root, &is_source)?;
+    let generated = |path: &str| exceptions::GENERATED.iter().any(|(own, _)| *own == path);
+    files.retain(|file| !generated(&file.path));
+    Ok(files)
 }
 
 /// Reads the files below `folder` whose names end in one of `extensions`, sorted by path; paths

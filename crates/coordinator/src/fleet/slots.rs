@@ -1,7 +1,7 @@
 //! Which TaskManagers an attempt runs on, and with how many threads on each.
 //!
 //! Timely wants the same number of worker threads in every process, so an attempt is *k* processes
-//! of *t* threads with *k · t* at least the job's parallelism. Threads beyond it have nothing to do.
+//! of *t* threads with *k · t* at least the job's parallelism. Threads beyond that are idle.
 
 use super::ManagerId;
 

@@ -128,9 +128,9 @@ impl Parent {
                         return Ok(status);
                     }
                 }
-                // Members die with this process.
-                _ = terminate.recv() => std::process::exit(143),
-                _ = interrupt.recv() => std::process::exit(130),
+                // Members are killed as they are dropped.
+                _ = terminate.recv() => return Ok(ExitStatus::from_raw(15)),
+                _ = interrupt.recv() => return Ok(ExitStatus::from_raw(2)),
             }
         }
     }
