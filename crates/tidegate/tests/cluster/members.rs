@@ -5,7 +5,7 @@ use std::process::Command;
 
 /// What a process of a cluster is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     JobManager,
     TaskManager,
     /// The process of an attempt.
@@ -14,13 +14,13 @@ pub enum Kind {
 
 /// One process of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    pub pid: u32,
-    pub kind: Kind,
+pub(crate) struct Member {
+    pub(crate) pid: u32,
+    pub(crate) kind: Kind,
 }
 
 /// All processes of the cluster that the process `parent` runs. What ends meanwhile may be missing.
-pub fn members(parent: u32) -> Vec<Member> {
+pub(crate) fn members(parent: u32) -> Vec<Member> {
     let mut members = Vec::new();
     for pid in children(parent) {
         let kind = match role(pid).as_deref() {
@@ -41,7 +41,7 @@ pub fn members(parent: u32) -> Vec<Member> {
 }
 
 /// Those of one kind.
-pub fn of_kind(parent: u32, kind: Kind) -> Vec<Member> {
+pub(crate) fn of_kind(parent: u32, kind: Kind) -> Vec<Member> {
     let mut members = members(parent);
     members.retain(|member| member.kind == kind);
     members
@@ -70,7 +70,7 @@ fn role(pid: u32) -> Option<String> {
 }
 
 /// Sends a signal; whoever has ended meanwhile doesn't mind.
-pub fn signal(member: Member, signal: &str) {
+pub(crate) fn signal(member: Member, signal: &str) {
     let pid = member.pid.to_string();
     let _ = Command::new("kill")
         .args([&format!("-{signal}"), "--", &pid])
