@@ -2,7 +2,7 @@
 
 # Only what `--features fault-points` compiles in can be killed at a named place; the others are
 # kinds of stores.
-features := "--features fault-points,zookeeper"
+features := "--features fault-points,s3,zookeeper"
 
 _list:
     @just --list --unsorted

@@ -29,6 +29,17 @@ if [ "${oldest}" != "${rust_min}" ]; then
     fail "Rust ${rust_found} is too old, ${rust_min} is needed: run 'rustup update stable'"
 fi
 
+# An S3 server in Python, which tests keep records in: half a minute and 320 MB, once.
+moto="${XDG_CACHE_HOME:-${HOME}/.cache}/tidegate/moto-5.2.5"
+install_moto() {
+    [ -e "${moto}/installed" ] && return
+    echo "setup: installing moto, an S3 server, into ${moto}" >&2
+    rm -rf "${moto}"
+    python3 -m venv "${moto}"
+    "${moto}/bin/pip" install -q --disable-pip-version-check 'moto[server,s3]==5.2.5' >&2
+    touch "${moto}/installed"
+}
+
 missing=()
 for line in "${needed[@]}"; do
     read -r command package <<<"${line}"
@@ -38,7 +49,13 @@ for line in "${needed[@]}"; do
         command -v "${command}" >/dev/null || missing+=("${package}")
     fi
 done
-[ "${#missing[@]}" -eq 0 ] && exit 0
+if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    missing+=(python3 python3-venv)
+fi
+if [ "${#missing[@]}" -eq 0 ]; then
+    install_moto
+    exit 0
+fi
 
 if ! command -v apt-get >/dev/null; then
     fail "install these first (no apt-get here to do it): ${missing[*]}"
@@ -52,3 +69,4 @@ echo "setup: installing ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+install_moto

@@ -350,7 +350,12 @@ impl StorageError {
             | Self::Fenced { .. }
             | Self::Released { .. } => ErrorKind::Fenced,
             Self::Io { source, .. } => kind_of_io(source.kind()),
-            Self::Object { .. } | Self::WriterFailed { .. } => ErrorKind::Retryable,
+            Self::Object { source, .. } => match **source {
+                object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. } => ErrorKind::Invalid,
+                _ => ErrorKind::Retryable,
+            },
+            Self::WriterFailed { .. } => ErrorKind::Retryable,
             Self::Missing { .. }
             | Self::MissingSibling { .. }
             | Self::WrongLength { .. }
@@ -409,9 +414,11 @@ impl StorageError {
 
 /// The kinds of stores that are compiled in.
 fn supported_ha() -> &'static str {
-    match cfg!(feature = "zookeeper") {
-        true => "`dir` and `zk`",
-        false => "`dir`",
+    match (cfg!(feature = "zookeeper"), cfg!(feature = "s3")) {
+        (true, true) => "`dir`, `zk` and `s3`",
+        (true, false) => "`dir` and `zk`",
+        (false, true) => "`dir` and `s3`",
+        (false, false) => "`dir`",
     }
 }
 

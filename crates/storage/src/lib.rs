@@ -77,6 +77,8 @@ mod damage;
 pub mod fuzzing;
 
 pub use error::{ErrorKind, StorageError};
+#[cfg(feature = "s3")]
+pub use ha::S3Location;
 #[cfg(feature = "zookeeper")]
 pub use ha::ZooKeeperLocation;
 pub use ha::pointer::{CheckpointPointer, Origin};

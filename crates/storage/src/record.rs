@@ -68,6 +68,13 @@ pub(crate) const LEADER: RecordKind = RecordKind {
     version: 2,
     fields: &["epoch", "instance", "address"],
 };
+/// In a bucket, in the place of [`LEADER`].
+#[cfg(feature = "s3")]
+pub(crate) const LEASE: RecordKind = RecordKind {
+    name: "tidegate-lease",
+    version: 1,
+    fields: &["epoch", "instance", "address", "term-ms", "renewals"],
+};
 pub(crate) const FINISHED: RecordKind = RecordKind {
     name: "tidegate-finished",
     version: 1,
@@ -90,11 +97,9 @@ impl RecordKind {
         assert_eq!(values.len(), self.fields.len(), "fields of {}", self.name);
         let mut text = format!("{} {}\n", self.name, self.version);
         for (field, value) in self.fields.iter().zip(values) {
-            text.push_str(&format!("{field} {}\n", escape(value)));
+            text.push_str(&format!("{field} {}\n", escape(value.as_bytes())));
         }
-        let checksum = crc32c::crc32c(text.as_bytes());
-        text.push_str(&format!("{CHECKSUM}{checksum:08x}\n"));
-        text.into_bytes()
+        with_checksum(text)
     }
 
     /// Decodes the values of the fields; `file` names the bytes in errors.
@@ -145,8 +150,15 @@ impl RecordKind {
     }
 }
 
+/// The whole text, with the checksum as its last line.
+pub(crate) fn with_checksum(mut text: String) -> Vec<u8> {
+    let checksum = crc32c::crc32c(text.as_bytes());
+    text.push_str(&format!("{CHECKSUM}{checksum:08x}\n"));
+    text.into_bytes()
+}
+
 /// What the checksum in the last line covers, verified.
-fn checked_body<'a>(file: &str, text: &'a str) -> Result<&'a str, StorageError> {
+pub(crate) fn checked_body<'a>(file: &str, text: &'a str) -> Result<&'a str, StorageError> {
     let malformed = |reason: &str| StorageError::Malformed {
         file: file.to_owned(),
         reason: reason.to_owned(),
@@ -209,9 +221,10 @@ fn parse_canonical<T: FromStr + Display>(
         })
 }
 
-fn escape(value: &str) -> String {
+/// Makes a value printable; other bytes than printable ASCII, and `%`, become `%XX`.
+pub(crate) fn escape(value: &[u8]) -> String {
     let mut escaped = String::with_capacity(value.len());
-    for byte in value.bytes() {
+    for &byte in value {
         match byte {
             b' '..=b'~' if byte != b'%' => escaped.push(char::from(byte)),
             _ => escaped.push_str(&format!("%{byte:02X}")),
@@ -221,6 +234,11 @@ fn escape(value: &str) -> String {
 }
 
 fn unescape(text: &str) -> Option<String> {
+    String::from_utf8(unescape_bytes(text)?).ok()
+}
+
+/// The opposite of [`escape`]; none if it doesn't come from there.
+pub(crate) fn unescape_bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -233,7 +251,7 @@ fn unescape(text: &str) -> Option<String> {
             plain => plain,
         });
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -28,6 +28,14 @@ pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
     ("crates/server/src/data/", "whoever connects has a deadline"),
     ("crates/server/src/driver", "waits for the next deadline"),
     ("crates/connectors/src/", "blocking clients have threads"),
+    (
+        "crates/storage/src/ha/s3/election",
+        "hands the time to the decision about a lease",
+    ),
+    (
+        "crates/storage/src/ha/s3/records",
+        "hands the time to the decision about a lease",
+    ),
     ("crates/tidegate/src/progress.rs", "rates are per second"),
     ("crates/tidegate/examples/", "a program of its own"),
     ("crates/cli/src/", "a program of its own"),

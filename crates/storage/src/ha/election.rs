@@ -90,14 +90,36 @@ impl Led {
         }
     }
 
+    /// Epoch, instance and address, as they are written.
+    pub(crate) fn fields(&self) -> [String; 3] {
+        let leader = self.leader.as_ref();
+        let instance = leader.map_or(NOBODY.to_owned(), |leader| leader.instance.to_string());
+        let address = leader.map_or(String::new(), |leader| leader.address.clone());
+        [self.epoch.0.to_string(), instance, address]
+    }
+
+    /// The opposite; `file` names them in errors.
+    pub(crate) fn of_fields(
+        file: &str,
+        epoch: &str,
+        instance: &str,
+        address: &str,
+    ) -> Result<Led, StorageError> {
+        let epoch = LeaderEpoch(record::parse_number(file, epoch)?);
+        let leader = match instance {
+            NOBODY => None,
+            text => Some(LeaderInfo {
+                epoch,
+                instance: parse_instance(file, text)?,
+                address: address.to_owned(),
+            }),
+        };
+        Ok(Led { epoch, leader })
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let instance = self.leader.as_ref().map(|l| l.instance.to_string());
-        let address = self.leader.as_ref().map_or("", |l| &l.address);
-        record::LEADER.encode(&[
-            &self.epoch.0.to_string(),
-            instance.as_deref().unwrap_or(NOBODY),
-            address,
-        ])
+        let [epoch, instance, address] = self.fields();
+        record::LEADER.encode(&[&epoch, &instance, &address])
     }
 
     pub(crate) fn decode(file: &str, bytes: &[u8]) -> Result<Led, StorageError> {
@@ -112,16 +134,7 @@ impl Led {
             }
             other => other?,
         };
-        let epoch = LeaderEpoch(record::parse_number(file, &values[0])?);
-        let leader = match values[1].as_str() {
-            NOBODY => None,
-            text => Some(LeaderInfo {
-                epoch,
-                instance: parse_instance(file, text)?,
-                address: values[2].clone(),
-            }),
-        };
-        Ok(Led { epoch, leader })
+        Led::of_fields(file, &values[0], &values[1], &values[2])
     }
 }
 

@@ -9,6 +9,8 @@ use url::Url;
 
 use super::election::LeaderElection;
 use super::folder_election::FolderElection;
+#[cfg(feature = "s3")]
+use super::s3::{S3Election, S3Location};
 #[cfg(feature = "zookeeper")]
 use super::zookeeper::{ZooKeeperElection, ZooKeeperLocation};
 use crate::error::StorageError;
@@ -22,10 +24,13 @@ pub enum HaLocation {
     /// `zk://host:port,host:port/path`: ZooKeeper.
     #[cfg(feature = "zookeeper")]
     ZooKeeper(ZooKeeperLocation),
+    /// `s3://bucket/prefix`: a bucket with conditional writes.
+    #[cfg(feature = "s3")]
+    S3(S3Location),
 }
 
 impl HaLocation {
-    /// Parses a URL: `dir:///path` or `zk://host:port,host:port/path`.
+    /// Parses a URL: `dir:///path`, `zk://host:port,host:port/path` or `s3://bucket/prefix`.
     ///
     /// # Errors
     /// [`StorageError::UnsupportedHa`] for other schemes, [`StorageError::InvalidLocation`] for
@@ -41,6 +46,8 @@ impl HaLocation {
             reason: format!("is not a URL: {e}"),
         })?;
         match url.scheme() {
+            #[cfg(feature = "s3")]
+            "s3" => S3Location::parse(text).map(HaLocation::S3),
             "dir" => folder(text).map(HaLocation::Folder),
             scheme => Err(StorageError::UnsupportedHa {
                 scheme: scheme.to_owned(),
@@ -62,8 +69,8 @@ impl HaLocation {
     pub const LEASE: Duration = Duration::from_secs(6);
 
     /// As [`election`](Self::election). A leader that isn't heard of for `lease` has lost the lead:
-    /// in ZooKeeper this is the session timeout, within the limits of its servers. A folder needs
-    /// no lease, since a lock ends with its process.
+    /// in ZooKeeper this is the session timeout, within the limits of its servers; in a bucket at
+    /// least 300 ms. A folder needs no lease, since a lock ends with its process.
     ///
     /// # Errors
     /// As [`election`](Self::election).
@@ -82,6 +89,8 @@ impl HaLocation {
             HaLocation::ZooKeeper(location) => {
                 Arc::new(ZooKeeperElection::of(location, &job, lease))
             }
+            #[cfg(feature = "s3")]
+            HaLocation::S3(location) => Arc::new(S3Election::of(location, &job, lease)?),
         })
     }
 }
@@ -106,6 +115,8 @@ impl fmt::Display for HaLocation {
             },
             #[cfg(feature = "zookeeper")]
             HaLocation::ZooKeeper(location) => location.fmt(f),
+            #[cfg(feature = "s3")]
+            HaLocation::S3(location) => location.fmt(f),
         }
     }
 }
@@ -132,6 +143,35 @@ mod tests {
             assert!(error.contains(expected), "{text}: {error}");
         }
     }
+    #[cfg(feature = "s3")]
+    #[test]
+    fn a_bucket_needs_a_prefix_and_wrong_settings_are_named() {
+        for text in ["s3://bucket/tidegate", "s3://my.bucket/a/b=c"] {
+            let location = HaLocation::parse(text).unwrap();
+            assert!(matches!(location, HaLocation::S3(_)));
+            assert_eq!(location.to_string(), text);
+        }
+        let parts = "needs a bucket and a prefix";
+        for (text, expected) in [
+            ("s3://bucket", "is not of the form"),
+            ("s3://bucket/", parts),
+            ("s3:///prefix", parts),
+            ("s3://bucket//a", parts),
+            ("s3://bucket/../a", parts),
+            ("s3://bucket/a b", parts),
+            ("s3://bucket/a?b", parts),
+        ] {
+            let error = HaLocation::parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let Ok(HaLocation::S3(location)) = HaLocation::parse("s3://bucket/a") else {
+            panic!("it is a bucket");
+        };
+        let wrong = HaLocation::S3(location.with_option("aws_no_such_thing", "1"));
+        let error = wrong.election("job").unwrap_err().to_string();
+        assert!(error.contains("aws_no_such_thing"), "{error}");
+    }
+
     #[cfg(feature = "zookeeper")]
     #[test]
     fn zookeeper_takes_several_servers_and_a_path() {

@@ -17,8 +17,8 @@
 //!
 //! A locked folder ([`FolderRecords`]) and memory ([`MemoryNamespace`]) are always here. ZooKeeper
 //! (feature `zookeeper`) fulfils it with transactions: a check of the version of the epoch's node,
-//! then the write. An object store has no writes across objects; there all records of a job
-//! go into one object, together with the epoch, which is replaced on condition of its entity tag.
+//! then the write. An object store has no writes across objects; there (feature `s3`) all records
+//! of a job are in one object, with the epoch, which is replaced on condition of its entity tag.
 //!
 //! Who leads is settled by a [`LeaderElection`] over the same store, which a [`HaLocation`] names.
 //!
@@ -29,6 +29,8 @@ mod folder;
 mod folder_election;
 mod location;
 mod memory;
+#[cfg(feature = "s3")]
+mod s3;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -48,6 +50,8 @@ pub use election::{
 pub use folder::FolderRecords;
 pub use location::HaLocation;
 pub use memory::MemoryNamespace;
+#[cfg(feature = "s3")]
+pub use s3::S3Location;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperLocation;
 

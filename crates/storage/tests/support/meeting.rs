@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
+#[cfg(feature = "s3")]
+use object_store::{ObjectStoreExt, aws::AmazonS3Builder, path::Path};
 use tempfile::TempDir;
 use tidegate_storage::{HaLocation, LeaderElection, MemoryNamespace};
 
@@ -38,6 +40,8 @@ pub(crate) trait Remote: Meeting {
 /// One new store of each kind that is behind a network.
 pub(crate) fn remotes() -> Vec<Arc<dyn Remote>> {
     vec![
+        #[cfg(feature = "s3")]
+        Arc::new(InBucket(super::s3::S3::start())),
         #[cfg(feature = "zookeeper")]
         Arc::new(InZooKeeper(super::zookeeper::ZooKeeper::start())),
     ]
@@ -48,6 +52,8 @@ pub(crate) fn meetings() -> Vec<Arc<dyn Meeting>> {
     vec![
         Arc::new(InMemory(MemoryNamespace::default())),
         Arc::new(InFolder(tempfile::tempdir().unwrap())),
+        #[cfg(feature = "s3")]
+        Arc::new(InBucket(super::s3::S3::start())),
         #[cfg(feature = "zookeeper")]
         Arc::new(InZooKeeper(super::zookeeper::ZooKeeper::start())),
     ]
@@ -138,5 +144,69 @@ impl Remote for InZooKeeper {
     fn is_write(&self) -> fn(&[u8]) -> bool {
         // Length, request number and operation, of 4 bytes each; 14 is a transaction.
         |request| request.get(8..12) == Some(&14i32.to_be_bytes())
+    }
+}
+
+#[cfg(feature = "s3")]
+pub(crate) struct InBucket(pub(crate) super::s3::S3);
+
+#[cfg(feature = "s3")]
+impl InBucket {
+    /// Deletes the lease, as an operator could.
+    async fn delete_lease(&self) {
+        let mut builder = AmazonS3Builder::new().with_bucket_name(super::s3::BUCKET);
+        for (name, value) in super::s3::options(self.0.port) {
+            builder = builder.with_config(name.parse().unwrap(), value);
+        }
+        let store = builder.build().unwrap();
+        store
+            .delete(&Path::from("ha/test/job/lease"))
+            .await
+            .unwrap();
+    }
+}
+
+#[cfg(feature = "s3")]
+impl Meeting for InBucket {
+    fn kind(&self) -> &'static str {
+        "S3"
+    }
+
+    fn election(&self) -> Arc<dyn LeaderElection> {
+        self.election_at(self.0.port)
+    }
+
+    fn lose_leader(&self) -> BoxFuture<'_, ()> {
+        self.delete_lease().boxed()
+    }
+}
+
+#[cfg(feature = "s3")]
+impl Remote for InBucket {
+    fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    fn election_at(&self, port: u16) -> Arc<dyn LeaderElection> {
+        let url = format!("s3://{}/ha/test", super::s3::BUCKET);
+        let HaLocation::S3(mut location) = HaLocation::parse(&url).unwrap() else {
+            panic!("it is a bucket");
+        };
+        for (name, value) in super::s3::options(port) {
+            location = location.with_option(name, &value);
+        }
+        HaLocation::S3(location)
+            .election_with("job", LEASE)
+            .unwrap()
+    }
+
+    fn is_write(&self) -> fn(&[u8]) -> bool {
+        |request| {
+            let line = request
+                .split(|byte| *byte == b'\r')
+                .next()
+                .unwrap_or_default();
+            line.starts_with(b"PUT ") && line.ends_with(b"/records HTTP/1.1")
+        }
     }
 }

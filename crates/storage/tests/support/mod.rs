@@ -11,6 +11,8 @@ pub(crate) mod namespace;
 pub(crate) mod places;
 pub(crate) mod process;
 pub(crate) mod proxy;
+#[cfg(feature = "s3")]
+pub(crate) mod s3;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 

@@ -1,0 +1,68 @@
+//! A real S3 server, started by the test with a port of its own.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+
+use super::process::{Server, free_port, wait_until_ready};
+
+/// The bucket that is there from the beginning.
+pub(crate) const BUCKET: &str = "tidegate-test";
+
+pub(crate) struct S3 {
+    pub(crate) port: u16,
+    _server: Server,
+}
+
+impl S3 {
+    /// One with an empty bucket. It forgets everything when it ends.
+    pub(crate) fn start() -> S3 {
+        let python = python();
+        assert!(
+            python.exists(),
+            "no {}: run scripts/setup.sh",
+            python.display()
+        );
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/s3_server.py");
+        let port = free_port();
+        let args = [script.to_str().unwrap(), &port.to_string()];
+        let server = Server::start(python.to_str().unwrap(), &args);
+        let health = "GET /moto-api/ HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        wait_until_ready(port, health, "200 OK");
+        create_bucket(port);
+        S3 {
+            port,
+            _server: server,
+        }
+    }
+}
+
+/// What a client needs to know to find the server at `port`.
+pub(crate) fn options(port: u16) -> Vec<(&'static str, String)> {
+    let fixed = [
+        ("aws_access_key_id", "test"),
+        ("aws_secret_access_key", "test"),
+        ("aws_region", "us-east-1"),
+        ("aws_allow_http", "true"),
+    ];
+    let mut options: Vec<_> = fixed.map(|(name, value)| (name, value.to_owned())).into();
+    options.push(("aws_endpoint", format!("http://127.0.0.1:{port}")));
+    options
+}
+
+/// Where scripts/setup.sh has installed it.
+fn python() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache =
+        cache.unwrap_or_else(|| Path::new(&std::env::var_os("HOME").unwrap()).join(".cache"));
+    cache.join("tidegate/moto-5.2.5/bin/python")
+}
+
+fn create_bucket(port: u16) {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let request = format!("PUT /{BUCKET} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("200 OK"), "{answer}");
+}
