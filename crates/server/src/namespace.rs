@@ -1,9 +1,12 @@
 //! Where the job keeps its checkpoints: what is found there before anything runs, and what is left
 //! after the end.
 
+use std::time::Duration;
+
 use tidegate_runtime::JobPlan;
 use tidegate_storage::{
-    JobStore, MemoryNamespace, NamespaceStatus, RestoreFrom, StorageError, parse_snapshot_path,
+    Candidate, HaLocation, JobStore, Leadership, MemoryNamespace, NamespaceStatus, RestoreFrom,
+    StorageError, parse_snapshot_path,
 };
 use tidegate_types::ErrorChain;
 use tidegate_types::graph::OperatorRole;
@@ -18,6 +21,15 @@ pub(crate) struct Namespace {
     pub(crate) finished: bool,
     /// What to begin from as long as nothing has completed.
     pub(crate) from: Option<RestoreFrom>,
+    /// The leadership that it was won with, if there was an election.
+    pub(crate) leadership: Option<Leadership>,
+}
+
+/// Where the leader is elected, by whom, and how long one that isn't heard of is waited for.
+pub(crate) struct Election<'a> {
+    pub(crate) location: &'a HaLocation,
+    pub(crate) candidate: Candidate,
+    pub(crate) lease: Duration,
 }
 
 impl Namespace {
@@ -36,6 +48,38 @@ impl Namespace {
             Self::new(store, status, options)
         };
         opened.await.map_err(storage(options))
+    }
+
+    /// Waits until this process leads the job, then opens the namespace.
+    pub(crate) async fn lead(
+        options: &JobOptions,
+        runtime: &Handle,
+        election: Election<'_>,
+    ) -> Result<Self, RunError> {
+        let CheckpointLocation::Directory(directory) = &options.location else {
+            return Err(RunError::NeedsSharedCheckpoints);
+        };
+        let led = async {
+            let Election {
+                location,
+                candidate,
+                lease,
+            } = election;
+            let name = &options.name;
+            let campaign = location.election_with(name, lease)?;
+            tracing::info!(store = %location, "waiting for the lead");
+            let leadership = campaign.campaign(&candidate).await?;
+            tracing::info!(epoch = %leadership.epoch(), "this JobManager leads");
+            let records = leadership.records();
+            let opened = JobStore::open_with(directory, records, name, runtime.clone());
+            let (store, status) = opened.await?;
+            let namespace = Self::new(store, status, options)?;
+            Ok(Namespace {
+                leadership: Some(leadership),
+                ..namespace
+            })
+        };
+        led.await.map_err(storage(options))
     }
 
     /// Looks at it, whoever owns it. Nothing is written, and writes through `store` are lost.
@@ -74,6 +118,7 @@ impl Namespace {
             store,
             finished: matches!(status, NamespaceStatus::Finished { .. }),
             from: from.transpose()?,
+            leadership: None,
         })
     }
 

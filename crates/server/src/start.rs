@@ -6,8 +6,9 @@ use std::sync::mpsc::{Sender, channel};
 use tidegate_coordinator::{Job, JobEnd, JobEvent};
 use tidegate_runtime::JobPlan;
 use tidegate_runtime::sink::SubmitContext;
-use tidegate_types::CheckpointId;
-use tokio::runtime::Runtime;
+use tidegate_storage::{Candidate, Leadership, LossCause};
+use tidegate_types::{CheckpointId, ErrorChain};
+use tokio::runtime::{Handle, Runtime};
 
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
@@ -16,11 +17,15 @@ use crate::cluster::jobmanager::OnCluster;
 use crate::driver::{Driver, Events, Execution, InProcess, Setup, on_own_thread};
 use crate::dry_run::dry_run;
 use crate::error::RunError;
-use crate::namespace::{Namespace, check_sinks, storage, sweep};
+use crate::namespace::{Election, Namespace, check_sinks, storage, sweep};
 use crate::options::JobOptions;
 use crate::progress::Observer;
 use crate::report::{JobOutcome, JobReport};
 use crate::restore::{adopt, check_files, latest, recovery};
+
+/// How a JobManager exits that has lost the lead: whoever started it may start it again, to wait for
+/// the lead.
+pub(crate) const LOST_THE_LEAD: i32 = 75;
 
 /// Starts a job: on as many worker threads as its largest parallelism, and a driver's thread.
 /// Returns when it is known that it can run; [`JobClient::wait`] waits for its end.
@@ -78,11 +83,16 @@ fn start_where(
         let report = runtime.block_on(dry_run(&plan, options, runtime.handle()))?;
         return Ok(JobClient::ended(options, &plan, report));
     }
-    let namespace = runtime.block_on(Namespace::open(options, runtime.handle()))?;
+    let mut namespace = runtime.block_on(open(options, jobmanager, runtime.handle()))?;
     let store = namespace.store.clone();
+    let leadership = namespace.leadership.take();
     let prepared = runtime.block_on(prepare(&mut plan, options, namespace))?;
+    if let Some(leadership) = &leadership {
+        end_with(leadership, runtime.handle());
+    }
     let Some(Prepared { job, restored }) = prepared else {
         let report = JobReport::without_a_run(JobOutcome::AlreadyFinished);
+        runtime.block_on(give_back(leadership));
         return Ok(JobClient::ended(options, &plan, report));
     };
     let (clock, (sender, receiver)) = (Clock::start(), channel());
@@ -120,6 +130,7 @@ fn start_where(
         restored,
         durable: options.location.is_durable(),
         began: Clock::start(),
+        leadership,
     };
     let shared = Arc::clone(&client.shared);
     on_own_thread(move || run.drive(&shared)).map_err(RunError::Threads)?;
@@ -132,6 +143,46 @@ fn events_into(sender: Sender<JobEvent>) -> Events {
         // The loop is gone only when nobody waits for the outcome any more.
         let _ = sender.send(event);
     })
+}
+
+async fn open(
+    options: &JobOptions,
+    jobmanager: Option<&JobManagerOptions>,
+    runtime: &Handle,
+) -> Result<Namespace, RunError> {
+    let elected = jobmanager.and_then(|jobmanager| Some((jobmanager, jobmanager.ha.as_ref()?)));
+    let Some((jobmanager, location)) = elected else {
+        return Namespace::open(options, runtime).await;
+    };
+    let election = Election {
+        location,
+        candidate: Candidate::new(&jobmanager.listen),
+        lease: jobmanager.ha_lease,
+    };
+    Namespace::lead(options, runtime, election).await
+}
+
+/// A leader that has lost the lead must do nothing more, and can do nothing better than to end: its
+/// records reject whatever it writes, and the processes of its attempt end with their streams.
+fn end_with(leadership: &Leadership, runtime: &Handle) {
+    let mut loss = leadership.loss();
+    runtime.spawn(async move {
+        let cause = loss.lost().await;
+        if cause != LossCause::Released {
+            tracing::error!(%cause, "this JobManager has lost the lead, and ends");
+            std::process::exit(LOST_THE_LEAD);
+        }
+    });
+}
+
+/// So that the next leader needn't wait.
+async fn give_back(leadership: Option<Leadership>) {
+    if let Some(leadership) = leadership
+        && let Err(error) = leadership.release().await
+    {
+        let error = ErrorChain(&error);
+        tracing::warn!(%error, "the lead was not given back; it expires");
+    }
 }
 
 fn check_before_start(plan: &JobPlan, options: &JobOptions) -> Result<(), RunError> {
@@ -210,6 +261,7 @@ struct Run {
     restored: Option<CheckpointId>,
     durable: bool,
     began: Clock,
+    leadership: Option<Leadership>,
 }
 
 /// Says that the driver has panicked, unless it has ended otherwise before.
@@ -226,6 +278,7 @@ impl Run {
         let guard = EndGuard(shared);
         let (end, records) = self.driver.run();
         let ended = self.ended(end, records);
+        self.runtime.block_on(give_back(self.leadership.take()));
         // Ordering: whoever hears of the end may open the namespace at once.
         drop(self);
         guard.0.end(ended);

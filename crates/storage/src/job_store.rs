@@ -109,6 +109,32 @@ impl JobStore {
         Ok(Some((store, status)))
     }
 
+    /// The files of `job` for a process that works for its leader: it reads and writes state files
+    /// and nothing else, since writes of records and deletions are rejected. `None` if the folder
+    /// isn't there, or is another job's: then it isn't the one that the leader uses.
+    ///
+    /// # Errors
+    /// As [`inspect`](Self::inspect).
+    pub async fn attend(
+        dir: &Url,
+        job_name: &str,
+        job: JobId,
+        runtime: Handle,
+    ) -> Result<Option<JobStore>, StorageError> {
+        let root = names::directory_of(dir)?.join(names::path_safe(job_name));
+        if !root.is_dir() {
+            return Ok(None);
+        }
+        let store: Arc<dyn RecordStore> = Arc::new(FolderRecords::inspect(&root)?);
+        // The leader may keep its records elsewhere.
+        let here = JobRecords::open(&store, job_name).await?;
+        if here.is_some_and(|records| records.job() != job) {
+            return Ok(None);
+        }
+        let records = JobRecords::of(&store, job);
+        Ok(Some(Self::with(Objects::folder(&root)?, records, runtime)))
+    }
+
     /// As [`open`](Self::open), with records that are kept elsewhere, by the leader of one epoch.
     /// The folder isn't locked: the epoch alone fences former leaders.
     ///

@@ -17,6 +17,7 @@ use tidegate_server::cluster::{
     is_member, run_local_cluster, run_task_manager,
 };
 use tidegate_server::data::Secret;
+use tidegate_storage::HaLocation;
 use tidegate_types::ErrorChain;
 
 use crate::logging::log_to_standard_error;
@@ -150,6 +151,23 @@ struct JobManagerArgs {
     #[arg(default_value = "5s", value_parser = heartbeat_timeout, hide_env_values = true)]
     heartbeat_timeout: Duration,
 
+    /// Where the leader of several JobManagers is elected, and the job's records are kept: a URL,
+    /// zk://host:port,host:port/path or dir:///path [default: one JobManager, records in the
+    /// checkpoint directory]
+    #[arg(long, env = "TIDEGATE_HA", value_name = "URL", hide_env_values = true)]
+    #[arg(value_parser = ha_location)]
+    ha: Option<HaLocation>,
+
+    /// A leader that its store hasn't heard of for this long has lost the lead
+    #[arg(
+        long,
+        env = "TIDEGATE_HA_LEASE",
+        value_name = "DURATION",
+        hide_env_values = true
+    )]
+    #[arg(default_value = "6s", value_parser = humantime::parse_duration)]
+    ha_lease: Duration,
+
     /// A worker that is within one piece of work for longer is taken for stuck, and the job
     /// restarted [default: never]
     #[arg(long, env = "TIDEGATE_TASK_TIMEOUT", value_name = "DURATION")]
@@ -232,6 +250,8 @@ impl JobManager {
             listen: self.args.listen.clone(),
             inherited: self.inherited,
             cluster: self.args.settings(),
+            ha: self.args.ha.clone(),
+            ha_lease: self.args.ha_lease,
             heartbeat_timeout: self.args.heartbeat_timeout,
             task_timeout: self.args.task_timeout,
             arguments: self.arguments.clone(),
@@ -249,6 +269,10 @@ fn cluster_settings(insecure: bool) -> ClusterSettings {
         secret: Secret::new(secret.into_encoded_bytes()),
         insecure,
     }
+}
+
+fn ha_location(text: &str) -> Result<HaLocation, String> {
+    HaLocation::parse(text).map_err(|error| ErrorChain(&error).to_string())
 }
 
 fn heartbeat_timeout(text: &str) -> Result<Duration, String> {

@@ -56,6 +56,10 @@ pub const PRINTING: &[(&str, &str)] = &[
         "the process of an attempt ends with it",
     ),
     (
+        "crates/server/src/start",
+        "a leader that was deposed ends, whatever it is at",
+    ),
+    (
         "crates/tidegate/src/cluster",
         "a role that is not the caller's ends the process",
     ),

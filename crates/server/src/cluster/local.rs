@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::parent::die_with_parent;
 use super::taskmanager::TaskManagerError;
+use crate::start::LOST_THE_LEAD;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
 /// process that started it, and a JobManager listens on the socket that is its standard input.
@@ -199,10 +200,10 @@ async fn first_to_end(members: &mut [Member]) -> (usize, std::io::Result<ExitSta
     first
 }
 
-/// A JobManager that exits by itself has said what there is to say; one that was killed, or has
+/// A JobManager that exits by itself, unless it has lost the lead, has said what there is to say; one that was killed, or has
 /// panicked, goes on from the latest checkpoint.
 fn has_crashed(status: ExitStatus) -> bool {
-    status.signal().is_some() || status.code() == Some(101)
+    status.signal().is_some() || matches!(status.code(), Some(101 | LOST_THE_LEAD))
 }
 
 async fn tell(member: &Member, status: ExitStatus) {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tidegate_coordinator::FleetSettings;
+use tidegate_storage::HaLocation;
 
 use crate::data::Secret;
 
@@ -35,6 +36,11 @@ pub struct JobManagerOptions {
     pub inherited: bool,
     /// What holds for the whole cluster.
     pub cluster: ClusterSettings,
+    /// Where the leader is elected among several JobManagers, and the job's records are kept;
+    /// without it there is one JobManager, and the records lie in the checkpoint directory.
+    pub ha: Option<HaLocation>,
+    /// A leader that its store hasn't heard of for this long has lost the lead.
+    pub ha_lease: Duration,
     /// Whoever isn't heard of for this long is taken for dead. At least 10 ms.
     pub heartbeat_timeout: Duration,
     /// A worker that is within one piece of work for longer is taken for stuck, and the attempt

@@ -55,6 +55,8 @@ pub(crate) struct Driver {
     observed: Option<Observed>,
     /// Whether clients have been told that every subtask runs.
     told_running: bool,
+    /// When the attempt failed that the current one takes the place of.
+    down_since: Option<Duration>,
     records_before: u64,
 }
 
@@ -101,6 +103,7 @@ impl Driver {
             tasks: JoinSet::new(),
             observed: None,
             told_running: false,
+            down_since: None,
             records_before: 0,
         }
     }
@@ -168,6 +171,9 @@ impl Driver {
             } => self.execution.notify(attempt, notice, to),
             JobAction::Note(note) => {
                 log(&note);
+                if let JobNote::AttemptFailed { .. } = note {
+                    self.down_since.get_or_insert(self.clock.elapsed());
+                }
                 self.observer.on_note(&note);
             }
             JobAction::Answer { request, answer } => {
@@ -214,6 +220,10 @@ impl Driver {
             self.told_running = running;
             self.shared.publish(self.job.statistics());
             self.shared.set_running(running);
+            if running && let Some(since) = self.down_since.take() {
+                let downtime = self.clock.elapsed().saturating_sub(since);
+                tracing::info!(?downtime, "all subtasks run again");
+            }
         }
     }
 

@@ -71,7 +71,8 @@ impl JobRecords {
         Ok(records)
     }
 
-    fn of(store: &Arc<dyn RecordStore>, job: JobId) -> JobRecords {
+    /// The records of a job that is known otherwise. Nothing is read.
+    pub(crate) fn of(store: &Arc<dyn RecordStore>, job: JobId) -> JobRecords {
         JobRecords {
             store: Arc::clone(store),
             job,

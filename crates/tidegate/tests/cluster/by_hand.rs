@@ -12,7 +12,7 @@ use crate::support::{Place, Process, example, wait_until};
 use crate::{assert_exact, write_input};
 
 /// A port that is free now.
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }

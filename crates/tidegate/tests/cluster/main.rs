@@ -4,10 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod by_hand;
+#[cfg(feature = "zookeeper")]
+mod ha;
 mod members;
 #[path = "../../examples/support/oracle.rs"]
 mod oracle;
 mod readme;
+#[cfg(feature = "zookeeper")]
+mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -290,15 +290,14 @@ async fn shared_storage(
     let CheckpointLocation::Directory(directory) = &options.location else {
         return Err(Ending("there is no checkpoint directory".to_owned()));
     };
-    let found = JobStore::inspect(directory, &options.name, runtime).await;
+    let found = JobStore::attend(directory, &options.name, job, runtime).await;
     let found = found.map_err(|error| Ending(ErrorChain(&error).to_string()))?;
-    match found {
-        Some((store, _)) if store.job() == job => Ok(store),
-        _ => Err(Ending(format!(
+    found.ok_or_else(|| {
+        Ending(format!(
             "the checkpoint directory `{directory}` is not the JobManager's; all machines of a \
              cluster must share it"
-        ))),
-    }
+        ))
+    })
 }
 
 /// A part of an attempt that runs.

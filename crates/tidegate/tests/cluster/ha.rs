@@ -1,0 +1,157 @@
+//! Several JobManagers, of which ZooKeeper elects one: leaders are killed, paused and cut off from
+//! ZooKeeper, and the output is exact.
+
+use std::time::Duration;
+
+use crate::members::{Kind, Member, signal};
+use crate::stores::zookeeper::ZooKeeper;
+use crate::support::{Place, Process, example, wait_until};
+use crate::{assert_exact, write_input};
+
+const LEADS: &str = "this JobManager leads";
+
+/// Two JobManagers and three TaskManagers, as users would start them.
+struct Cluster<'a> {
+    place: &'a Place,
+    store: String,
+    addresses: [String; 2],
+    jobmanagers: Vec<Process>,
+    taskmanagers: Vec<Process>,
+}
+
+impl<'a> Cluster<'a> {
+    fn start(place: &'a Place, zookeeper: &ZooKeeper) -> Self {
+        let mut cluster = Cluster {
+            place,
+            store: format!("zk://127.0.0.1:{}/tidegate", zookeeper.port),
+            addresses: [
+                crate::by_hand::free_address(),
+                crate::by_hand::free_address(),
+            ],
+            jobmanagers: Vec::new(),
+            taskmanagers: Vec::new(),
+        };
+        for index in 0..2 {
+            let jobmanager = cluster.jobmanager(index);
+            cluster.jobmanagers.push(jobmanager);
+        }
+        let jobmanagers = cluster.addresses.join(",");
+        for _ in 0..3 {
+            let arguments = ["taskmanager", "--jobmanager", &jobmanagers, "--slots", "1"];
+            let arguments = arguments.map(str::to_owned);
+            let taskmanager = Process::start(&example("wordcount"), &arguments);
+            cluster.taskmanagers.push(taskmanager);
+        }
+        cluster
+    }
+
+    fn jobmanager(&self, index: usize) -> Process {
+        let mut arguments = vec!["jobmanager".to_owned()];
+        arguments.extend(self.place.arguments());
+        let own = [
+            ["--listen", &self.addresses[index]],
+            ["--ha", &self.store],
+            ["--ha-lease", "600ms"],
+            ["--heartbeat-timeout", "600ms"],
+            ["--checkpoint-interval", "30ms"],
+            ["--restart", "fixed-delay:1000,1ms"],
+            ["--parallelism", "3"],
+            ["--repeat", "30"],
+            ["--rate", "3000"],
+        ];
+        arguments.extend(own.as_flattened().iter().map(|text| (*text).to_owned()));
+        let info = [("RUST_LOG", "info")];
+        Process::start_with(&example("wordcount"), &arguments, &info)
+    }
+
+    /// Waits until one of them leads, and all its subtasks run: a checkpoint completes.
+    fn wait_for_leader(&mut self) -> usize {
+        let mut leader = 0;
+        wait_until("somebody leads", || {
+            let of = |jobmanager: &Process| jobmanager.stderr().contains(LEADS);
+            let found = self
+                .jobmanagers
+                .iter_mut()
+                .position(|j| j.is_running() && of(j));
+            leader = found.unwrap_or(leader);
+            found.is_some()
+        });
+        leader
+    }
+
+    fn pid(&self, index: usize) -> Member {
+        Member {
+            pid: self.jobmanagers[index].id(),
+            kind: Kind::JobManager,
+        }
+    }
+
+    fn replace(&mut self, index: usize) {
+        let fresh = self.jobmanager(index);
+        self.jobmanagers[index] = fresh;
+    }
+
+    /// Waits until checkpoints complete.
+    fn wait_until_it_works(&mut self, jobmanager: usize) {
+        wait_until("a leader's attempt works", || {
+            let completes = self.jobmanagers[jobmanager].stderr().contains("registered");
+            completes && self.place.checkpoint_folders().len() > 1
+        });
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn whatever_becomes_of_leaders_and_zookeeper_the_output_is_exact() {
+    let place = Place::new();
+    let expected = write_input(&place, 300, 30);
+    let mut zookeeper = ZooKeeper::start();
+    let mut cluster = Cluster::start(&place, &zookeeper);
+
+    // The leader is killed, and another takes over.
+    let first = cluster.wait_for_leader();
+    cluster.wait_until_it_works(first);
+    signal(cluster.pid(first), "KILL");
+    let second = 1 - first;
+    wait_until("the other one leads", || {
+        cluster.jobmanagers[second].stderr().contains(LEADS)
+    });
+    cluster.replace(first);
+    cluster.wait_until_it_works(second);
+
+    // The leader is paused until it has been deposed; when it wakes up, it ends.
+    signal(cluster.pid(second), "STOP");
+    wait_until("the other one leads", || {
+        cluster.jobmanagers[first].stderr().contains(LEADS)
+    });
+    cluster.wait_until_it_works(first);
+    signal(cluster.pid(second), "CONT");
+    wait_until("the deposed leader has ended", || {
+        !cluster.jobmanagers[second].is_running()
+    });
+    let deposed = cluster.jobmanagers[second].stderr();
+    assert!(deposed.contains("has lost the lead, and ends"), "{deposed}");
+    cluster.replace(second);
+
+    // ZooKeeper is gone for longer than the lease, and comes back.
+    zookeeper.kill();
+    std::thread::sleep(Duration::from_millis(1_500));
+    zookeeper.restart();
+    for index in 0..2 {
+        if !cluster.jobmanagers[index].is_running() {
+            cluster.replace(index);
+        }
+    }
+
+    // Somebody brings it to its end.
+    wait_until("the job has ended", || {
+        cluster
+            .taskmanagers
+            .iter_mut()
+            .all(|taskmanager| !taskmanager.is_running())
+    });
+    assert_exact(&place, &expected);
+    for taskmanager in cluster.taskmanagers.drain(..) {
+        taskmanager.wait().success();
+    }
+}
