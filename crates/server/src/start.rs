@@ -23,8 +23,8 @@ use crate::progress::Observer;
 use crate::report::{JobOutcome, JobReport};
 use crate::restore::{adopt, check_files, latest, recovery};
 
-/// How a JobManager exits that has lost the lead: whoever started it may start it again, to wait for
-/// the lead.
+/// How a JobManager exits that has lost the lead. Whoever started it may start it again, to wait
+/// for the lead.
 pub(crate) const LOST_THE_LEAD: i32 = 75;
 
 /// Starts a job: on as many worker threads as its largest parallelism, and a driver's thread.

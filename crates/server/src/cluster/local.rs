@@ -200,8 +200,8 @@ async fn first_to_end(members: &mut [Member]) -> (usize, std::io::Result<ExitSta
     first
 }
 
-/// A JobManager that exits by itself, unless it has lost the lead, has said what there is to say; one that was killed, or has
-/// panicked, goes on from the latest checkpoint.
+/// A JobManager that exits by itself, unless it has lost the lead, has said what there is to say;
+/// one that was killed, or has panicked, goes on from the latest checkpoint.
 fn has_crashed(status: ExitStatus) -> bool {
     status.signal().is_some() || matches!(status.code(), Some(101 | LOST_THE_LEAD))
 }
