@@ -371,7 +371,7 @@ fn strangers_neither_get_in_nor_hold_anybody_up() {
     let mut answer = Vec::new();
     // Closed without a word; what it has sent may make that a reset.
     let _ = scan.read_to_end(&mut answer);
-    assert_eq!(answer, []);
+    assert!(answer.is_empty());
     let mut other_version = hello(1, 0).encode();
     other_version[8] = 2;
     let mut stream = cluster.dial(0);
