@@ -29,6 +29,8 @@ use crate::checkpoint_storage::CheckpointStorage;
 use crate::error::StorageError;
 use crate::folder;
 use crate::ha::job_records::JobRecords;
+#[cfg(feature = "s3")]
+use crate::ha::{Candidate, HaLocation, LeaderElection, S3Location};
 use crate::ha::{FolderRecords, MemoryNamespace, RecordStore};
 use crate::names::{self, IDENTITY};
 use crate::objects::{Objects, blocking};
@@ -70,14 +72,18 @@ impl JobStore {
     /// writers.
     ///
     /// # Errors
-    /// [`StorageError::UnsupportedScheme`] if `dir` isn't `file://`; [`StorageError::Locked`] if
-    /// another store owns the namespace; [`StorageError::OtherJobName`] or
+    /// [`StorageError::UnsupportedScheme`] if `dir` isn't `file://`, or `s3://` with that feature;
+    /// [`StorageError::Locked`] if another owns the namespace; [`StorageError::OtherJobName`] or
     /// [`StorageError::Version`] if it isn't this job's or not of this version; damage and IO.
     pub async fn open(
         dir: &Url,
         job_name: &str,
         runtime: Handle,
     ) -> Result<(JobStore, NamespaceStatus), StorageError> {
+        #[cfg(feature = "s3")]
+        if dir.scheme() == "s3" {
+            return Self::open_bucket(dir, job_name, runtime).await;
+        }
         let root = names::directory_of(dir)?.join(names::path_safe(job_name));
         let records = Arc::new(FolderRecords::lead(&root).await?);
         let objects = Objects::folder(&root)?;
@@ -146,10 +152,42 @@ impl JobStore {
         job_name: &str,
         runtime: Handle,
     ) -> Result<(JobStore, NamespaceStatus), StorageError> {
+        #[cfg(feature = "s3")]
+        if dir.scheme() == "s3" {
+            let location = S3Location::parse(dir.as_str())?;
+            let objects = Objects::bucket(&location, &names::path_safe(job_name))?;
+            return Self::start(objects, records, job_name, runtime).await;
+        }
         let root = names::directory_of(dir)?.join(names::path_safe(job_name));
         let folder = root.clone();
         blocking(move || folder::create_durably(&folder)).await?;
         let objects = Objects::folder(&root)?;
+        Self::start(objects, records, job_name, runtime).await
+    }
+
+    /// As [`open`](Self::open), in a bucket: there the records are, too, and a lease is the lock. A
+    /// run that was killed is waited for until its lease has run out.
+    #[cfg(feature = "s3")]
+    async fn open_bucket(
+        dir: &Url,
+        job_name: &str,
+        runtime: Handle,
+    ) -> Result<(JobStore, NamespaceStatus), StorageError> {
+        let (location, job) = (S3Location::parse(dir.as_str())?, names::path_safe(job_name));
+        let election = location.election(&job)?;
+        let candidate = Candidate::new("");
+        let campaign = election.campaign(&candidate);
+        let won = tokio::time::timeout(HaLocation::LEASE * 3, campaign).await;
+        let Ok(won) = won else {
+            // Either the bucket can't be read, or somebody else leads.
+            election.current_leader().await?;
+            return Err(StorageError::Locked {
+                lock: format!("{location}/{job}/lease").into(),
+                owner: None,
+            });
+        };
+        let records = won?.records();
+        let objects = Objects::bucket(&location, &job)?;
         Self::start(objects, records, job_name, runtime).await
     }
 

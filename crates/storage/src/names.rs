@@ -37,7 +37,8 @@ pub(crate) const FINISHED: &str = "finished";
 /// The checkpoint up to which nothing is restored any more.
 pub(crate) const DISCARDED: &str = "discarded";
 
-/// Parses what a user gives as checkpoint directory: a path (made absolute) or a `file://` URL.
+/// Parses what a user gives as checkpoint directory: a path (made absolute), a `file://` URL
+/// or, with feature `s3`, `s3://bucket/prefix`.
 ///
 /// # Errors
 /// [`StorageError::UnsupportedScheme`] for other schemes, [`StorageError::InvalidLocation`] for
@@ -59,6 +60,11 @@ pub fn parse_checkpoint_dir(text: &str) -> Result<Url, StorageError> {
             return Err(invalid("has no valid scheme before `://`"));
         }
         let url = Url::parse(text).map_err(|e| invalid(&format!("is not a URL: {e}")))?;
+        #[cfg(feature = "s3")]
+        if url.scheme() == "s3" {
+            crate::ha::S3Location::parse(text)?;
+            return Ok(url);
+        }
         directory_of(&url)?;
         return Ok(url);
     }
@@ -301,7 +307,8 @@ mod tests {
 
     #[test]
     fn other_schemes_are_refused_by_name() {
-        for (text, scheme) in [("s3://b/x", "s3"), ("hdfs://h/x", "hdfs"), ("gs://b", "gs")] {
+        let schemes = [("s3://b/x", "s3"), ("hdfs://h/x", "hdfs"), ("gs://b", "gs")];
+        for (text, scheme) in &schemes[usize::from(cfg!(feature = "s3"))..] {
             let error = parse_checkpoint_dir(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{scheme}`")), "{error}");
             assert!(error.contains("supports `file` only"), "{error}");

@@ -82,6 +82,8 @@ pub(crate) struct Objects {
     root: PathBuf,
     /// Folders are things of their own: they can be synced, listed and be empty.
     has_folders: bool,
+    /// What was sent and not answered may happen later.
+    remote: bool,
 }
 
 impl Objects {
@@ -94,6 +96,7 @@ impl Objects {
             store: Arc::new(store.with_fsync(true)),
             root: root.to_owned(),
             has_folders: true,
+            remote: false,
         })
     }
 
@@ -103,7 +106,22 @@ impl Objects {
             store,
             root: PathBuf::from("memory:"),
             has_folders: false,
+            remote: false,
         }
+    }
+
+    /// The objects of one job in a bucket.
+    #[cfg(feature = "s3")]
+    pub(crate) fn bucket(
+        location: &crate::ha::S3Location,
+        job: &str,
+    ) -> Result<Objects, StorageError> {
+        Ok(Objects {
+            store: location.objects(job)?,
+            root: PathBuf::from(format!("{location}/{job}")),
+            has_folders: false,
+            remote: true,
+        })
     }
 
     /// The folder that names are relative to.
@@ -236,6 +254,11 @@ impl Objects {
             (Ok(_) | Err(StorageError::Malformed { .. }), reported) => {
                 let file = self.file(name);
                 Written::NotDone(reported.unwrap_or(StorageError::Conflict { file }))
+            }
+            (Err(StorageError::Missing { .. }), Some(reported))
+                if self.remote && !matches!(reported, StorageError::Conflict { .. }) =>
+            {
+                Written::Unknown(reported)
             }
             (Err(missing @ StorageError::Missing { .. }), reported) => {
                 Written::NotDone(reported.unwrap_or(missing))

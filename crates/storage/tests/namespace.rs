@@ -206,13 +206,13 @@ fn a_lost_identity_or_counter_is_not_replaced() {
 #[test]
 fn other_schemes_and_files_in_the_way_are_refused() {
     let place = Place::new();
-    let url = url::Url::parse("s3://bucket/jobs").unwrap();
+    let url = url::Url::parse("gs://bucket/jobs").unwrap();
     let handle = place.runtime.handle().clone();
     let error = place
         .run(JobStore::open(&url, "job", handle.clone()))
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.to_string().contains("`s3`"), "{error}");
+    assert!(error.to_string().contains("`gs`"), "{error}");
 
     let file = place.dir.join("file");
     std::fs::write(&file, "").unwrap();

@@ -64,7 +64,7 @@ impl Lease {
 
 /// The election of one job's leader in a bucket.
 #[derive(Debug)]
-pub(in crate::ha) struct S3Election {
+pub(crate) struct S3Election {
     objects: Objects,
     term: Duration,
 }

@@ -29,13 +29,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
+use object_store::prefix::PrefixStore;
 use object_store::{
     ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
     RetryConfig, UpdateVersion,
 };
 
-pub(super) use election::S3Election;
+pub(crate) use election::S3Election;
 
+use super::HaLocation;
 use crate::error::StorageError;
 
 /// A bucket, and the prefix below which all jobs are. Displays as its URL.
@@ -48,7 +50,7 @@ pub struct S3Location {
 
 impl S3Location {
     /// Parses `s3://bucket/prefix`.
-    pub(super) fn parse(text: &str) -> Result<S3Location, StorageError> {
+    pub(crate) fn parse(text: &str) -> Result<S3Location, StorageError> {
         let invalid = |reason: &str| StorageError::InvalidLocation {
             location: text.to_owned(),
             reason: reason.to_owned(),
@@ -78,21 +80,41 @@ impl S3Location {
         self
     }
 
+    /// What is below `folder`, for objects that nobody replaces: requests are repeated as needed.
+    pub(crate) fn objects(&self, folder: &str) -> Result<Arc<dyn ObjectStore>, StorageError> {
+        let store = self.builder()?.build().map_err(|e| self.unusable(&e))?;
+        let prefix = format!("{}/{folder}", self.prefix);
+        Ok(Arc::new(PrefixStore::new(store, prefix)))
+    }
+
+    /// The election of a job's leader in the job's own folder.
+    pub(crate) fn election(&self, job: &str) -> Result<S3Election, StorageError> {
+        S3Election::of(self, job, HaLocation::LEASE)
+    }
+
+    fn unusable(&self, error: &Error) -> StorageError {
+        StorageError::InvalidLocation {
+            location: self.to_string(),
+            reason: format!("can't be used: {error}"),
+        }
+    }
+
+    /// By the environment and the options.
+    fn builder(&self) -> Result<AmazonS3Builder, StorageError> {
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
+        for (name, value) in &self.options {
+            let key: AmazonS3ConfigKey = name.parse().map_err(|e| self.unusable(&e))?;
+            builder = builder.with_config(key, value);
+        }
+        Ok(builder)
+    }
+
     /// A client that gives up a request after `timeout`, and sends each once.
     fn connect(&self, timeout: Duration) -> Result<Arc<dyn ObjectStore>, StorageError> {
-        let invalid = |e: Error| StorageError::InvalidLocation {
-            location: self.to_string(),
-            reason: format!("can't be used: {e}"),
-        };
         let once = RetryConfig {
             max_retries: 0,
             ..RetryConfig::default()
         };
-        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
-        for (name, value) in &self.options {
-            let key: AmazonS3ConfigKey = name.parse().map_err(invalid)?;
-            builder = builder.with_config(key, value);
-        }
         let mut client = ClientOptions::new()
             .with_timeout(timeout)
             .with_connect_timeout(timeout);
@@ -101,8 +123,8 @@ impl S3Location {
         if environment || self.options.iter().any(allow) {
             client = client.with_allow_http(true);
         }
-        let builder = builder.with_client_options(client).with_retry(once);
-        Ok(Arc::new(builder.build().map_err(invalid)?))
+        let builder = self.builder()?.with_client_options(client).with_retry(once);
+        Ok(Arc::new(builder.build().map_err(|e| self.unusable(&e))?))
     }
 }
 
