@@ -30,6 +30,11 @@ pub enum RunError {
          --checkpoint-dir"
     )]
     NeedsSharedCheckpoints,
+    /// A dry run owns nothing, and what it would look at is elsewhere.
+    #[error(
+        "a dry run can't look at records that are kept where the leader is elected; leave out --ha"
+    )]
+    DryRunElsewhere,
     /// A source or sink can't work as it is configured.
     #[error("the job can't start")]
     Check(#[source] CheckError),

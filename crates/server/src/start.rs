@@ -63,6 +63,9 @@ pub fn start_on_cluster(
     if !options.dry_run && !options.location.is_durable() {
         return Err(RunError::NeedsSharedCheckpoints);
     }
+    if options.dry_run && jobmanager.ha.is_some() {
+        return Err(RunError::DryRunElsewhere);
+    }
     start_where(plan, options, Some(jobmanager), observer)
 }
 
@@ -86,7 +89,13 @@ fn start_where(
     let mut namespace = runtime.block_on(open(options, jobmanager, runtime.handle()))?;
     let store = namespace.store.clone();
     let leadership = namespace.leadership.take();
-    let prepared = runtime.block_on(prepare(&mut plan, options, namespace))?;
+    let prepared = match runtime.block_on(prepare(&mut plan, options, namespace)) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            runtime.block_on(give_back(leadership));
+            return Err(error);
+        }
+    };
     if let Some(leadership) = &leadership {
         end_with(leadership, runtime.handle());
     }
@@ -106,9 +115,14 @@ fn start_where(
             Box::new(InProcess::new(plan, store, handle, options, events))
         }
         Some(jobmanager) => {
-            let (plan, name) = (Arc::clone(&plan), &options.name);
-            let started = OnCluster::start(plan, name, &store, handle, jobmanager, events);
-            Box::new(started?)
+            let plan = Arc::clone(&plan);
+            match OnCluster::start(plan, options, &store, handle, jobmanager, events) {
+                Ok(started) => Box::new(started),
+                Err(error) => {
+                    runtime.block_on(give_back(leadership));
+                    return Err(error);
+                }
+            }
         }
     };
     let driver = Driver::new(Setup {

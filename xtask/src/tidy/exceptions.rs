@@ -48,6 +48,10 @@ pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
 /// Where writing to standard output, or ending the process, is the purpose: path prefix and why.
 pub const PRINTING: &[(&str, &str)] = &[
     (
+        "crates/server/src/cluster/jobmanager",
+        "one that can do nothing any more is started again",
+    ),
+    (
         "crates/server/src/cluster/parent",
         "ends with whoever started it",
     ),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_types::AttemptNumber;
 
@@ -45,6 +46,8 @@ pub struct ManagerInfo {
 pub enum FleetEvent {
     /// Nothing but time has passed.
     Tick,
+    /// This process stood still for so long, or was starved: news may be waiting to be told.
+    WeWereAway(Duration),
     /// A TaskManager has registered.
     Registered {
         /// Never used before.

@@ -84,6 +84,7 @@ impl Fleet {
     pub fn step(&mut self, now: Millis, event: FleetEvent, actions: &mut Vec<FleetAction>) {
         match event {
             FleetEvent::Tick => {}
+            FleetEvent::WeWereAway(gap) => self.excuse(gap),
             FleetEvent::Registered { manager, info } => {
                 self.register(now, manager, info, actions);
             }
@@ -160,6 +161,20 @@ impl Fleet {
                     process: ProcessId { attempt, index },
                 });
             }
+        }
+    }
+
+    /// Nobody can be blamed for what was not heard while nobody listened.
+    fn excuse(&mut self, gap: Duration) {
+        for manager in self.managers.values_mut() {
+            manager.heard = manager.heard.after(gap);
+        }
+        for process in self
+            .launch
+            .iter_mut()
+            .flat_map(|launch| &mut launch.processes)
+        {
+            process.heard = process.heard.after(gap);
         }
     }
 
@@ -263,8 +278,12 @@ impl Fleet {
         if !matches!(launch.phase, Phase::Waiting(_)) || launch.stopping {
             return;
         }
-        // Nothing runs, so everybody is free.
+        // Nothing runs, so everybody is free; but for whoever may have vanished along with the
+        // attempt before, and hasn't been silent for long enough to be taken for dead.
+        let recently = self.settings.heartbeat_timeout * 2 / 5;
+        let there = |manager: &Manager| now.since(manager.heard) <= recently;
         let free: Vec<Free> = (self.managers.iter())
+            .filter(|(_, manager)| there(manager))
             .map(|(&manager, Manager { info, .. })| Free {
                 manager,
                 slots: info.slots,
@@ -274,7 +293,9 @@ impl Fleet {
         let Some(layout) = layout(launch.workers, &free) else {
             let waiting = WaitingForSlots {
                 workers: launch.workers,
-                slots: free.iter().map(|free| free.slots).sum(),
+                slots: free
+                    .iter()
+                    .fold(0, |sum, free| sum.saturating_add(free.slots)),
                 managers: free.len() as u32,
             };
             if launch.tells_that_it_waits(now) && self.told.replace(waiting) != Some(waiting) {

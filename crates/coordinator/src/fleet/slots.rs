@@ -26,7 +26,7 @@ pub(super) struct Free {
 /// Chooses for `workers` worker threads: first of all no idle ones, then as few processes as
 /// possible, since what stays in a process needs no network. `None` if there are too few slots.
 pub(super) fn layout(workers: u32, free: &[Free]) -> Option<Layout> {
-    let threads_max = free.iter().map(|free| free.slots).max()?;
+    let threads_max = free.iter().map(|free| free.slots).max()?.min(workers);
     let feasible = (1..=threads_max).filter_map(|threads| {
         let processes = workers.div_ceil(threads);
         let fits = free.iter().filter(|free| free.slots >= threads).count();

@@ -4,6 +4,7 @@
 //! The JobManager's port belongs to this process, which hands the listening socket over: a
 //! JobManager that is started again is found where the one before was.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -20,7 +21,7 @@ use super::taskmanager::TaskManagerError;
 use crate::start::LOST_THE_LEAD;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
-/// process that started it, and a JobManager listens on the socket that is its standard input.
+/// process that started it, whose id this is, and a JobManager listens on the socket that is its standard input.
 const MEMBER: &str = "TIDEGATE_LOCAL_CLUSTER";
 
 /// How long TaskManagers may take to end by themselves when the job is over.
@@ -44,11 +45,11 @@ pub struct LocalCluster {
 
 /// Whether this process was started by [`run_local_cluster`]; if it was, it dies with that.
 pub fn is_member() -> bool {
-    let member = std::env::var_os(MEMBER).is_some();
-    if member {
-        die_with_parent();
+    let parent = std::env::var(MEMBER).ok().and_then(|pid| pid.parse().ok());
+    if let Some(parent) = parent {
+        die_with_parent(parent);
     }
-    member
+    parent.is_some()
 }
 
 /// Runs a cluster on this machine until its job is over, and returns how its JobManager ended.
@@ -71,7 +72,6 @@ struct Parent {
     cluster: LocalCluster,
     secret: String,
     listener: TcpListener,
-    binary: std::path::PathBuf,
 }
 
 /// A JobManager or a TaskManager.
@@ -93,7 +93,6 @@ impl Parent {
             cluster,
             secret,
             listener: TcpListener::bind("127.0.0.1:0")?,
-            binary: std::env::current_exe()?,
         })
     }
 
@@ -105,6 +104,8 @@ impl Parent {
         for number in 1..=self.cluster.taskmanagers {
             taskmanagers.push(self.start_taskmanager(number)?);
         }
+        // TaskManagers that ended well, and when they are missed if the job goes on without them.
+        let mut ended = VecDeque::new();
         loop {
             tokio::select! {
                 status = jobmanager.running.wait() => {
@@ -119,14 +120,21 @@ impl Parent {
                 (index, status) = first_to_end(&mut taskmanagers) => {
                     let status = status?;
                     if status.success() {
-                        // Dismissed: the job is over.
-                        taskmanagers.remove(index);
+                        // Dismissed, since the job is over; or told to end by somebody.
+                        let number = taskmanagers.remove(index).number;
+                        ended.push_back((Instant::now() + FAREWELL_PATIENCE, number));
                     } else if has_crashed(status) {
                         tell(&taskmanagers[index], status).await;
                         taskmanagers[index] = self.start_taskmanager(taskmanagers[index].number)?;
                     } else {
                         // It has said why, and would say so again.
                         return Ok(status);
+                    }
+                }
+                () = until_first(&ended) => {
+                    if let Some((_, number)) = ended.pop_front() {
+                        tracing::warn!("taskmanager-{number} had ended and is started again");
+                        taskmanagers.push(self.start_taskmanager(number)?);
                     }
                 }
                 // Members are killed as they are dropped.
@@ -158,10 +166,13 @@ impl Parent {
     }
 
     fn member(&self, role: &str) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new("/proc/self/exe");
+        if let Some(name) = std::env::args_os().next() {
+            command.arg0(name);
+        }
         command
             .arg(role)
-            .env(MEMBER, "1")
+            .env(MEMBER, std::process::id().to_string())
             .env("TIDEGATE_CLUSTER_SECRET", &self.secret)
             .kill_on_drop(true);
         command
@@ -184,6 +195,14 @@ impl Member {
             running,
             since: Instant::now(),
         })
+    }
+}
+
+/// Waits for the first of these moments; for ever, if there is none.
+async fn until_first(moments: &VecDeque<(Instant, u32)>) {
+    match moments.front() {
+        Some((moment, _)) => tokio::time::sleep_until(*moment).await,
+        None => std::future::pending().await,
     }
 }
 

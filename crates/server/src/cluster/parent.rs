@@ -1,13 +1,14 @@
 //! Processes that are nobody's without the one that started them.
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-/// Has this process die with the thread that started it, also if that is killed. One that has
-/// died already is noticed, too.
-pub(super) fn die_with_parent() {
+/// Has this process die with the thread that started it, also if that is killed. A `parent` that
+/// has died already is noticed, too: then this process has another one.
+pub(super) fn die_with_parent(parent: u32) {
     // What fails here is found otherwise, later: nobody is heard of any more.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    if getppid().is_none_or(Pid::is_init) {
+    let now = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if now != Some(parent) {
         std::process::exit(1);
     }
 }

@@ -66,23 +66,44 @@ fn token(secret: &Secret) -> MetadataValue<Ascii> {
     MetadataValue::try_from(token).expect("hexadecimal digits are allowed in a header")
 }
 
-/// Refuses addresses of other machines, unless that is wanted.
-///
-/// # Errors
-/// A text that says what to do.
-pub(super) fn check_address(address: &str, insecure: bool) -> Result<Vec<SocketAddr>, String> {
+/// Why an address can't be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AddressError {
+    #[error("`{0}` is no address; give `host:port`")]
+    Malformed(String),
+    /// It may be known later.
+    #[error("`{address}` is not known: {cause}")]
+    Unknown { address: String, cause: String },
+    #[error(
+        "`{0}` is reached over a network, and nothing that is sent is encrypted; if everything on \
+         that network may read it, pass --insecure"
+    )]
+    Foreign(String),
+}
+
+/// The addresses that a name stands for. Refuses those of other machines, unless that is wanted.
+pub(super) fn check_address(
+    address: &str,
+    insecure: bool,
+) -> Result<Vec<SocketAddr>, AddressError> {
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    if port.and_then(|port| port.parse::<u16>().ok()).is_none() {
+        return Err(AddressError::Malformed(address.to_owned()));
+    }
+    let unknown = |cause: String| AddressError::Unknown {
+        address: address.to_owned(),
+        cause,
+    };
     let resolved = address.to_socket_addrs();
     let found: Vec<SocketAddr> = resolved
-        .map_err(|cause| format!("`{address}` is no address (`host:port`): {cause}"))?
+        .map_err(|cause| unknown(cause.to_string()))?
         .collect();
     if found.is_empty() {
-        return Err(format!("`{address}` has no address"));
+        return Err(unknown("it stands for nothing".to_owned()));
     }
-    if !insecure && let Some(foreign) = found.iter().find(|found| !found.ip().is_loopback()) {
-        return Err(format!(
-            "`{address}` ({foreign}) is reached over a network, and nothing that is sent is \
-             encrypted; if everything on that network may read it, pass --insecure"
-        ));
+    let foreign = found.iter().any(|found| !found.ip().is_loopback());
+    if foreign && !insecure {
+        return Err(AddressError::Foreign(address.to_owned()));
     }
     Ok(found)
 }
@@ -114,10 +135,14 @@ mod tests {
         assert!(check_address("127.0.0.1:1", false).is_ok());
         assert!(check_address("[::1]:1", false).is_ok());
         let refused = check_address("192.0.2.1:1", false).unwrap_err();
-        assert!(refused.contains("--insecure"), "{refused}");
+        assert!(refused.to_string().contains("--insecure"), "{refused}");
         assert!(check_address("0.0.0.0:0", false).is_err());
         assert!(check_address("192.0.2.1:1", true).is_ok());
-        let nonsense = check_address("nonsense", true).unwrap_err();
-        assert!(nonsense.contains("`host:port`"), "{nonsense}");
+        for malformed in ["nonsense", "host:", "host:70000"] {
+            let error = check_address(malformed, true).unwrap_err();
+            assert_eq!(error, AddressError::Malformed(malformed.to_owned()));
+        }
+        let unknown = check_address("no-such-host.invalid:1", true).unwrap_err();
+        assert!(matches!(unknown, AddressError::Unknown { .. }), "{unknown}");
     }
 }

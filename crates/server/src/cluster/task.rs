@@ -1,6 +1,7 @@
 //! What a process of an attempt is told when it is started: a variable of its environment.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use tidegate_coordinator::ProcessId;
 use tidegate_types::{AttemptNumber, LeaderEpoch};
@@ -20,6 +21,10 @@ pub struct Task {
     pub(super) jobmanager: String,
     /// Where others reach this machine.
     pub(super) host: IpAddr,
+    /// The TaskManager's process.
+    pub(super) parent: u32,
+    /// How long anybody may be silent before it is taken for dead.
+    pub(super) heartbeat_timeout: Duration,
     /// Of the binary.
     pub(super) build: BuildFingerprint,
     /// Name of the job.
@@ -45,18 +50,20 @@ impl Task {
     pub(super) fn text(&self) -> String {
         let build: String = self.build.0.iter().map(|b| format!("{b:02x}")).collect();
         format!(
-            "{}\n{}\n{}\n{}\n{}\n{build}\n{}",
+            "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{build}\n{}",
             self.process.attempt.0,
             self.process.index,
             self.epoch.0,
             self.jobmanager,
             self.host,
+            self.parent,
+            self.heartbeat_timeout.as_millis(),
             self.job,
         )
     }
 
     fn parse(text: &str) -> Option<Task> {
-        let mut lines = text.splitn(7, '\n');
+        let mut lines = text.splitn(9, '\n');
         let process = ProcessId {
             attempt: AttemptNumber(lines.next()?.parse().ok()?),
             index: lines.next()?.parse().ok()?,
@@ -66,6 +73,8 @@ impl Task {
             epoch: LeaderEpoch(lines.next()?.parse().ok()?),
             jobmanager: lines.next()?.to_owned(),
             host: lines.next()?.parse().ok()?,
+            parent: lines.next()?.parse().ok()?,
+            heartbeat_timeout: Duration::from_millis(lines.next()?.parse().ok()?),
             build: BuildFingerprint(parse_hex(lines.next()?)?),
             job: lines.next()?.to_owned(),
         })
@@ -95,6 +104,8 @@ mod tests {
             epoch: LeaderEpoch(3),
             jobmanager: "127.0.0.1:6123".to_owned(),
             host: "::1".parse().unwrap(),
+            parent: 17,
+            heartbeat_timeout: Duration::from_millis(500),
             build: BuildFingerprint::of(b"binary"),
             job: "two\nlines".to_owned(),
         };

@@ -18,7 +18,6 @@ use tonic::Status;
 
 use super::streams::Orders;
 use crate::clock::Clock;
-use crate::cluster::process::describe;
 use crate::cluster::settings::{JobManagerOptions, heartbeat_interval};
 use crate::cluster::wire::{
     self, Alive, Dismiss, Halt, ManagerOrder, ManagerWelcome, Notice, ProcessHello, ProcessOrder,
@@ -85,6 +84,8 @@ pub(super) struct Dispatcher {
     terms: Terms,
     fleet: Fleet,
     clock: Clock,
+    /// When the loop came round last.
+    looked: Duration,
     /// The job graph as every process must have built it.
     graph: String,
     managers: BTreeMap<ManagerId, Orders<ManagerOrder>>,
@@ -94,6 +95,13 @@ pub(super) struct Dispatcher {
     settling: Option<oneshot::Sender<()>>,
 }
 
+/// What the loop has come round for.
+enum Next {
+    Post(Option<Post>),
+    Heartbeat,
+    Deadline,
+}
+
 /// A process that has a stream.
 struct Attending {
     process: ProcessId,
@@ -101,11 +109,12 @@ struct Attending {
 }
 
 impl Dispatcher {
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: Terms, graph: String) -> Self {
         Dispatcher {
             fleet: Fleet::new(terms.options.fleet()),
             clock: Clock::start(),
-            graph: describe(&terms.plan),
+            graph,
+            looked: Duration::ZERO,
             managers: BTreeMap::new(),
             processes: BTreeMap::new(),
             launch: None,
@@ -120,19 +129,35 @@ impl Dispatcher {
         loop {
             let due = self.fleet.next_deadline();
             let due = due.map_or(Duration::MAX, |due| self.clock.until(due));
-            tokio::select! {
-                post = posts.recv() => match post {
-                    Some(post) => self.take(post),
-                    None => return,
-                },
-                _ = heartbeat.tick() => self.say_that_we_are_here(),
-                () = tokio::time::sleep(due) => self.step(FleetEvent::Tick),
+            let next = tokio::select! {
+                post = posts.recv() => Next::Post(post),
+                _ = heartbeat.tick() => Next::Heartbeat,
+                () = tokio::time::sleep(due) => Next::Deadline,
+            };
+            // Ordering: before anybody is blamed.
+            self.notice_absence();
+            match next {
+                Next::Post(Some(post)) => self.take(post),
+                Next::Post(None) => return,
+                Next::Heartbeat => self.say_that_we_are_here(),
+                Next::Deadline => self.step(FleetEvent::Tick),
             }
             if self.settling.is_some() && self.launch.is_none() {
                 break;
             }
         }
         self.dismiss_everybody(posts).await;
+    }
+
+    /// The loop comes round with every heartbeat, unless this process stood still.
+    fn notice_absence(&mut self) {
+        let now = self.clock.elapsed();
+        let gap = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        let usual = heartbeat_interval(self.terms.options.heartbeat_timeout);
+        if gap > usual * 2 {
+            tracing::warn!(?gap, "the JobManager stood still");
+            self.step(FleetEvent::WeWereAway(gap));
+        }
     }
 
     fn heartbeat(&self) -> Interval {
@@ -277,7 +302,8 @@ impl Dispatcher {
     }
 
     fn on_progress(&mut self, process: ProcessId, progress: &wire::Progress) {
-        if let Some(launch) = &self.launch {
+        let launch = self.launch.as_ref();
+        if let Some(launch) = launch.filter(|launch| launch.number == process.attempt) {
             progress.apply_to(&launch.metrics);
         }
         let Some(timeout) = self.terms.options.task_timeout else {
@@ -347,6 +373,8 @@ impl Dispatcher {
             }
             FleetAction::Stopped(attempt) => {
                 self.launch.take_if(|launch| launch.number == attempt);
+                self.processes
+                    .retain(|_, attending| attending.process.attempt != attempt);
                 (self.terms.events)(JobEvent::AttemptStopped { attempt });
             }
             FleetAction::Waiting(waiting) => tracing::warn!("{waiting}"),

@@ -3,7 +3,6 @@
 mod dispatcher;
 mod streams;
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
+use super::process::describe;
 use super::secret::{Expect, check_address};
 use super::settings::JobManagerOptions;
 use super::taskmanager::build_of_this_binary;
@@ -27,6 +27,7 @@ use super::wire::cluster_server::ClusterServer;
 use crate::driver::{Events, Execution, Launch};
 use crate::error::RunError;
 use crate::files::discard_with;
+use crate::options::JobOptions;
 
 use dispatcher::{Dispatcher, Post, Terms};
 use streams::Streams;
@@ -44,7 +45,7 @@ impl OnCluster {
     /// [`RunError::Listen`].
     pub(crate) fn start(
         plan: Arc<JobPlan>,
-        name: &str,
+        job: &JobOptions,
         store: &JobStore,
         runtime: Handle,
         options: &JobManagerOptions,
@@ -63,16 +64,25 @@ impl OnCluster {
         let build = build_of_this_binary().map_err(|cause| refused(cause.to_string()))?;
         tracing::info!(%address, "the JobManager listens");
         let (posts, posted) = unbounded_channel();
-        let dispatcher = Dispatcher::new(Terms {
+        let graph = describe(&plan, job);
+        let terms = Terms {
             options: options.clone(),
-            name: name.to_owned(),
+            name: job.name.clone(),
             job: store.job(),
             epoch: store.epoch(),
             plan,
             events,
             discard: discard_with(store.clone(), runtime.clone()),
+        };
+        let dispatcher = Dispatcher::new(terms, graph);
+        let dispatched = runtime.spawn(dispatcher.run(posted));
+        runtime.spawn(async move {
+            if let Err(error) = dispatched.await
+                && error.is_panic()
+            {
+                give_up("its dispatcher panicked");
+            }
         });
-        runtime.spawn(dispatcher.run(posted));
         let streams = Streams::new(posts.clone(), build.to_string());
         let service = ClusterServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let expect = Expect::new(&options.cluster.secret);
@@ -82,7 +92,7 @@ impl OnCluster {
             let served = Server::builder().add_service(service);
             if let Err(error) = served.serve_with_incoming(incoming).await {
                 let error = ErrorChain(&error);
-                tracing::error!(%error, "the JobManager listens no more");
+                give_up(&format!("it can't listen any more: {error}"));
             }
         });
         Ok(OnCluster { posts, runtime })
@@ -119,9 +129,16 @@ impl Execution for OnCluster {
     }
 }
 
+/// Without this, the job would wait for ever for what nobody does any more. Whoever started the
+/// JobManager may start it again, as after a crash.
+fn give_up(why: &str) {
+    tracing::error!("the JobManager ends: {why}");
+    std::process::exit(101);
+}
+
 fn listen(options: &JobManagerOptions) -> Result<TcpListener, String> {
     let insecure = options.cluster.insecure;
-    let addresses: Vec<SocketAddr> = check_address(&options.listen, insecure)?;
+    let addresses = check_address(&options.listen, insecure).map_err(|error| error.to_string())?;
     let bound = match options.inherited {
         true => std::io::stdin()
             .as_fd()

@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use tidegate_runtime::JobPlan;
 
-/// One line per operator and edge. What only the JobManager knows is left out: the max parallelism
+use crate::options::JobOptions;
+
+/// One line per operator and edge, and what else has to be the same. What only the JobManager knows is left out: the max parallelism
 /// of operators whose user didn't choose it.
-pub(crate) fn describe(plan: &JobPlan) -> String {
+pub(crate) fn describe(plan: &JobPlan, options: &JobOptions) -> String {
     let graph = plan.graph();
-    let mut text = String::new();
+    let mut text = format!("mode {:?}\n", options.mode);
     for (operator, types) in graph.operators.iter().zip(plan.types()) {
         let max = match operator.max_parallelism_derived {
             true => "derived".to_owned(),

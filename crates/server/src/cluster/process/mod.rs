@@ -16,13 +16,14 @@ use tidegate_runtime::{
     Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport,
 };
 use tidegate_storage::JobStore;
-use tidegate_types::message::{AddressedReport, Notice};
+use tidegate_types::message::{AddressedReport, Notice, Report as Said, SubtaskFailure};
 use tidegate_types::{
     AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId, MaxParallelism, RestorePart,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
@@ -44,8 +45,8 @@ use crate::options::{CheckpointLocation, JobOptions};
 
 pub(super) use describe::describe;
 
-/// How long the JobManager may take to answer, and all processes to be deployed.
-const DEPLOYMENT_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a last word may take to reach the JobManager.
+const FAREWELL_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How long peers may take to connect once they have been deployed.
 const PEERS_PATIENCE: Duration = Duration::from_secs(20);
@@ -60,12 +61,42 @@ impl Outbox {
         let _ = self.0.send(ProcessMessage { message });
     }
 
+    /// Says that this process is there, until the result is dropped.
+    fn keep_alive(&self, heartbeat_timeout: Duration) -> KeepAlive {
+        let outbox = self.clone();
+        let mut heartbeat = interval(heartbeat_interval(heartbeat_timeout));
+        let saying = tokio::spawn(async move {
+            loop {
+                heartbeat.tick().await;
+                outbox.say(process_message::Message::Progress(Progress::default()));
+            }
+        });
+        KeepAlive(saying.abort_handle())
+    }
+
+    /// Says why this process ends, so that people needn't look for what it has printed.
+    async fn complain(&self, attempt: AttemptNumber, why: &str) {
+        let report = Said::Failed(SubtaskFailure::here(None, why));
+        let report = AddressedReport { attempt, report };
+        self.say(process_message::Message::Report(Report::from(report)));
+        sleep(FAREWELL_PATIENCE).await;
+    }
+
     /// Only the JobManager deletes.
     fn discard(&self, checkpoint: CheckpointId, file: &FileHandle) {
         self.say(process_message::Message::Discard(Discard {
             checkpoint: checkpoint.0,
             file: Some(file.clone().into()),
         }));
+    }
+}
+
+/// Dropped, nothing more is said.
+struct KeepAlive(AbortHandle);
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -76,7 +107,7 @@ struct Ending(String);
 /// Runs this process's part of an attempt, then exits. Never returns: what isn't told to the
 /// JobManager goes to standard error.
 pub fn attend(plan: JobPlan, options: &JobOptions, cluster: &ClusterSettings, task: &Task) -> ! {
-    die_with_parent();
+    die_with_parent(task.parent);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
@@ -85,7 +116,10 @@ pub fn attend(plan: JobPlan, options: &JobOptions, cluster: &ClusterSettings, ta
     let outcome = match runtime {
         Ok(runtime) => {
             let handle = runtime.handle().clone();
-            runtime.block_on(run(plan, options, cluster, task, handle))
+            let outcome = runtime.block_on(run(plan, options, cluster, task, handle));
+            // Dropping it would wait for whatever blocks.
+            std::mem::forget(runtime);
+            outcome
         }
         Err(cause) => Err(Ending(format!("start a runtime: {cause}"))),
     };
@@ -99,7 +133,7 @@ pub fn attend(plan: JobPlan, options: &JobOptions, cluster: &ClusterSettings, ta
 }
 
 async fn run(
-    mut plan: JobPlan,
+    plan: JobPlan,
     options: &JobOptions,
     cluster: &ClusterSettings,
     task: &Task,
@@ -117,45 +151,96 @@ async fn run(
     let listener = listener.map_err(|cause| Ending(format!("standard input: {cause}")))?;
     let address = listener.local_addr();
     let address = address.map_err(|cause| Ending(format!("no socket as input: {cause}")))?;
-    let graph = describe(&plan);
-    let (mut orders, outbox) = hello(cluster, task, &graph, address.to_string()).await?;
-    let deployment = deployment(&mut orders).await?;
-    adopt(&mut plan, &deployment)?;
-    let connections = connect(
-        listener,
-        ConnectOptions {
-            membership: membership(task, &deployment, &graph),
-            secret: cluster.secret.clone(),
-            process: task.process.index,
-            addresses: deployment.addresses.clone(),
-            timeout: PEERS_PATIENCE,
-        },
-    );
-    let connections = connections
-        .await
-        .map_err(|error| Ending(ErrorChain(&error).to_string()))?;
-    let part = ClusterPart {
-        process: task.process.index,
-        threads: deployment.threads,
-        connections,
+    let graph = describe(&plan, options);
+    let (orders, outbox) = hello(cluster, task, &graph, address.to_string()).await?;
+    let part = Part {
+        options,
+        cluster,
+        task,
+        graph,
+        runtime,
+        outbox: outbox.clone(),
     };
-    let first = part.process * part.threads;
-    let workers = first..first + part.threads;
-    let patience = Duration::from_millis(deployment.heartbeat_timeout_millis);
-    let metrics = AttemptMetrics::new(plan.graph());
-    let plan = Arc::new(plan);
-    let context = context(options, deployment, part, &metrics, &outbox, runtime).await?;
-    let attempt = Attempt::start(Arc::clone(&plan), context)
-        .map_err(|error| Ending(ErrorChain(&error).to_string()))?;
-    let work = Work {
-        attempt,
-        number: task.process.attempt,
-        export: MetricsExport::new(metrics, plan.graph(), workers),
-        plan,
-        outbox,
-        patience,
-    };
-    work.until_told(orders).await
+    let outcome = part.run(plan, listener, orders).await;
+    if let Err(Ending(why)) = &outcome {
+        outbox.complain(task.process.attempt, why).await;
+    }
+    outcome
+}
+
+/// What this process knows of its part of the attempt.
+struct Part<'a> {
+    options: &'a JobOptions,
+    cluster: &'a ClusterSettings,
+    task: &'a Task,
+    graph: String,
+    runtime: Handle,
+    outbox: Outbox,
+}
+
+impl Part<'_> {
+    async fn run(
+        self,
+        plan: JobPlan,
+        listener: std::net::TcpListener,
+        mut orders: Streaming<ProcessOrder>,
+    ) -> Result<(), Ending> {
+        let patience = self.task.heartbeat_timeout;
+        let alive = self.outbox.keep_alive(patience);
+        let deployment = deployment(&mut orders, patience).await?;
+        let work = self.prepare(plan, listener, deployment).await?;
+        drop(alive);
+        work.until_told(orders).await
+    }
+
+    async fn prepare(
+        self,
+        mut plan: JobPlan,
+        listener: std::net::TcpListener,
+        deployment: Deployment,
+    ) -> Result<Work, Ending> {
+        adopt(&mut plan, &deployment)?;
+        let (process, threads) = (self.task.process.index, deployment.threads);
+        let connections = connect(
+            listener,
+            ConnectOptions {
+                membership: membership(self.task, &deployment, &self.graph),
+                secret: self.cluster.secret.clone(),
+                process,
+                addresses: deployment.addresses.clone(),
+                timeout: PEERS_PATIENCE,
+            },
+        );
+        let connections = connections.await;
+        let connections = connections.map_err(|error| Ending(ErrorChain(&error).to_string()))?;
+        let part = ClusterPart {
+            process,
+            threads,
+            connections,
+        };
+        let first = process * threads;
+        let metrics = AttemptMetrics::new(plan.graph());
+        let plan = Arc::new(plan);
+        let outbox = self.outbox;
+        let context = context(
+            self.options,
+            deployment,
+            part,
+            &metrics,
+            &outbox,
+            self.runtime,
+        );
+        let attempt = Attempt::start(Arc::clone(&plan), context.await?)
+            .map_err(|error| Ending(ErrorChain(&error).to_string()))?;
+        Ok(Work {
+            attempt,
+            number: self.task.process.attempt,
+            export: MetricsExport::new(metrics, plan.graph(), first..first + threads),
+            plan,
+            outbox,
+            patience: self.task.heartbeat_timeout,
+        })
+    }
 }
 
 /// Says who we are. Gives the JobManager's orders, and where to put what we have to say.
@@ -189,11 +274,15 @@ async fn hello(
     Ok((answer.map_err(refused)?.into_inner(), outbox))
 }
 
-async fn deployment(orders: &mut Streaming<ProcessOrder>) -> Result<Deployment, Ending> {
-    let deadline = Instant::now() + DEPLOYMENT_PATIENCE;
+/// Waits for as long as the JobManager is there: others may take their time.
+async fn deployment(
+    orders: &mut Streaming<ProcessOrder>,
+    patience: Duration,
+) -> Result<Deployment, Ending> {
     loop {
-        let order = timeout_at(deadline, orders.message()).await;
-        let order = order.map_err(|_| Ending("it was not told its part".to_owned()))?;
+        let order = timeout(patience, orders.message()).await;
+        let order = order
+            .map_err(|_| Ending(format!("the JobManager was not heard of for {patience:?}")))?;
         match order.map_err(|status| Ending(status.message().to_owned()))? {
             Some(ProcessOrder {
                 order: Some(process_order::Order::Deployment(deployment)),

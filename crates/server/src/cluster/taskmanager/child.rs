@@ -1,6 +1,6 @@
 //! The process of an attempt, as its supervisor sees it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::future::pending;
 use std::io;
 use std::net::TcpListener;
@@ -26,13 +26,18 @@ impl Child {
     pub(super) fn start(task: &Task, launch: &Launch, insecure: bool) -> io::Result<Self> {
         let listener = TcpListener::bind((task.host, 0))?;
         let arguments = launch.arguments.iter().cloned().map(OsString::from_vec);
-        let mut command = Command::new(std::env::current_exe()?);
+        // The binary that runs here, also if another has been put in its place.
+        let mut command = Command::new("/proc/self/exe");
+        if let Some(name) = std::env::args_os().next() {
+            command.arg0(name);
+        }
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {
+            command.env_remove(name);
+        }
         command
             .args(arguments)
             .env(VARIABLE, task.text())
             .env("TIDEGATE_INSECURE", insecure.to_string())
-            // What a file says is among the variables.
-            .env_remove("TIDEGATE_CONFIG")
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .kill_on_drop(true);
         for variable in &launch.variables {
@@ -63,6 +68,14 @@ pub(super) async fn ended(child: &mut Option<Child>) -> (ProcessId, String) {
     let process = running.process;
     *child = None;
     (process, how)
+}
+
+/// Whether it says how a job runs: then the JobManager's word counts, whose settings are the same
+/// for all processes, and not that of whoever started the TaskManager.
+fn is_setting(name: &OsStr) -> bool {
+    let kept = ["TIDEGATE_CLUSTER_SECRET", "TIDEGATE_FAULT_"];
+    let name = name.to_string_lossy();
+    name.starts_with("TIDEGATE_") && !kept.iter().any(|kept| name.starts_with(kept))
 }
 
 fn how(status: io::Result<ExitStatus>) -> String {

@@ -21,7 +21,7 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 
 use super::refusal::Farewell;
-use super::secret::{Present, check_address};
+use super::secret::{AddressError, Present, check_address};
 use super::settings::{TaskManagerOptions, heartbeat_interval};
 use super::task::Task;
 use super::wire::cluster_client::ClusterClient;
@@ -71,15 +71,31 @@ pub enum TaskManagerError {
 /// If it can't be started, or the JobManager refuses it for a reason that time doesn't mend. A
 /// JobManager that isn't there is waited for.
 pub fn run_task_manager(options: TaskManagerOptions) -> Result<(), TaskManagerError> {
-    for address in &options.jobmanagers {
-        check_address(address, options.cluster.insecure).map_err(TaskManagerError::Options)?;
-    }
+    check(&options).map_err(TaskManagerError::Options)?;
     // Processes die with the thread that started them, so everything is done on this one.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|cause| system("start a runtime", cause))?;
     runtime.block_on(async { Supervisor::new(options)?.run().await })
+}
+
+/// Checks what doesn't change. Names of machines may be known later.
+fn check(options: &TaskManagerOptions) -> Result<(), String> {
+    let insecure = options.cluster.insecure;
+    for address in &options.jobmanagers {
+        if let Err(error @ (AddressError::Malformed(_) | AddressError::Foreign(_))) =
+            check_address(address, insecure)
+        {
+            return Err(error.to_string());
+        }
+    }
+    match options.host {
+        Some(host) if !insecure && !host.is_loopback() => {
+            Err(AddressError::Foreign(host.to_string()).to_string())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn system(what: &'static str, cause: std::io::Error) -> TaskManagerError {
@@ -169,6 +185,13 @@ impl Supervisor {
 
     async fn register(&self, address: &str) -> Result<Registration, Farewell> {
         let gone = |cause: &dyn std::error::Error| Farewell::Gone(ErrorChain(cause).to_string());
+        match check_address(address, self.options.cluster.insecure) {
+            Ok(_) => {}
+            Err(error @ AddressError::Foreign(_)) => {
+                return Err(Farewell::Refused(error.to_string()));
+            }
+            Err(error) => return Err(gone(&error)),
+        }
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
         let endpoint = endpoint.map_err(|error| gone(&error))?;
         let endpoint = endpoint.connect_timeout(ANSWER_PATIENCE).tcp_nodelay(true);
@@ -287,6 +310,8 @@ impl Supervisor {
             epoch: LeaderEpoch(registration.welcome.epoch),
             jobmanager: registration.jobmanager.clone(),
             host,
+            parent: std::process::id(),
+            heartbeat_timeout: Duration::from_millis(registration.welcome.heartbeat_timeout_millis),
             build: self.build,
             job: launch.job.clone(),
         };
