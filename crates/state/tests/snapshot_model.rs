@@ -194,7 +194,6 @@ fn restored<V: Modelled>(frozen: FrozenKeyedState) -> BTreeMap<u16, V> {
     let mut file = Vec::new();
     let summary = frozen.write_to(&mut file).unwrap();
     assert_eq!(summary.bytes, file.len() as u64);
-    assert_eq!(summary.crc32c, crc32c::crc32c(&file));
     let mut backend = HeapKeyedBackend::<u16>::new(max_parallelism(), all());
     let state = backend.value_state(&descriptor::<V>()).unwrap();
     backend

@@ -129,6 +129,11 @@ impl Objects {
         &self.root
     }
 
+    /// Whether they are files in folders of this machine.
+    pub(crate) fn has_folders(&self) -> bool {
+        self.has_folders
+    }
+
     /// The store itself, for streaming.
     pub(crate) fn store(&self) -> &dyn ObjectStore {
         &*self.store

@@ -9,8 +9,8 @@ use support::{Place, message_naming, write};
 use tidegate_storage::{ErrorKind, StorageError};
 use tidegate_types::{AttemptNumber, CheckpointId};
 
-/// Size of the parts that long files are written in.
-const PART: usize = 8 << 20;
+/// Size of the parts that long files are written in, in a folder.
+const PART: usize = 1 << 20;
 
 fn noise(count: usize) -> Vec<u8> {
     let mut state = 1u32;

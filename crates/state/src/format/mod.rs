@@ -102,8 +102,6 @@ const TRAILER_BYTES: u64 = 24;
 pub struct KeyedFileSummary {
     /// Length of the file in bytes.
     pub bytes: u64,
-    /// CRC-32C of the whole file.
-    pub crc32c: u32,
     /// Entries over all states.
     pub entries: u64,
     /// Removed keys over all states.

@@ -14,7 +14,6 @@ pub(crate) struct KeyedFileWriter<'a> {
     out: &'a mut dyn Write,
     index: FileIndex,
     bytes: u64,
-    crc32c: u32,
     entries: u64,
     tombstones: u64,
 }
@@ -30,7 +29,6 @@ impl<'a> KeyedFileWriter<'a> {
             out,
             index,
             bytes: 0,
-            crc32c: 0,
             entries: 0,
             tombstones: 0,
         };
@@ -96,7 +94,6 @@ impl<'a> KeyedFileWriter<'a> {
         self.put(&trailer)?;
         Ok(KeyedFileSummary {
             bytes: self.bytes,
-            crc32c: self.crc32c,
             entries: self.entries,
             tombstones: self.tombstones,
             chunks: self.index.chunks.len() as u64,
@@ -106,7 +103,6 @@ impl<'a> KeyedFileWriter<'a> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)?;
         self.bytes += bytes.len() as u64;
-        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! State files, written and read by plain threads.
 //!
 //! Both sides block on the store's Tokio runtime and must not be used from its tasks. Memory is
-//! bounded by [`PART_BYTES`] per open file (twice that while a part is being written).
+//! bounded by one [part](part_bytes) per open file (two while a part is being written).
 
 mod reader;
 mod writer;
@@ -15,9 +15,22 @@ use crate::checkpoint_storage::verify_length;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
 use crate::names;
+use crate::objects::Objects;
 
-/// Size of the pieces in which files are written and read. Object stores ask for at least 5 MiB.
-pub(crate) const PART_BYTES: usize = 8 << 20;
+/// Size of the pieces in which files are written to a folder and read from there: each is still in
+/// the cache when the system copies it, and takes memory for every file that is open.
+const PART_BYTES_OF_FOLDERS: usize = 1 << 20;
+
+/// The same for other places. Object stores ask for at least 5 MiB, and each piece is a request.
+const PART_BYTES_ELSEWHERE: usize = 8 << 20;
+
+/// Size of the pieces in which files are written and read there.
+fn part_bytes(objects: &Objects) -> usize {
+    match objects.has_folders() {
+        true => PART_BYTES_OF_FOLDERS,
+        false => PART_BYTES_ELSEWHERE,
+    }
+}
 
 impl JobStore {
     /// A name for a state file of `subtask_name` (`count[1]`) in this attempt and checkpoint.

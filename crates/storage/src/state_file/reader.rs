@@ -6,7 +6,7 @@ use bytes::Bytes;
 use object_store::ObjectStoreExt;
 use tidegate_types::FileHandle;
 
-use super::PART_BYTES;
+use super::part_bytes;
 use crate::checkpoint_storage::{Located, verify_length};
 use crate::error::StorageError;
 use crate::job_store::JobStore;
@@ -91,7 +91,7 @@ impl StateFileReader {
     pub fn verify(&self) -> Result<(), StorageError> {
         let (mut offset, mut actual) = (0, 0);
         while offset < self.handle.bytes {
-            let count = (self.handle.bytes - offset).min(PART_BYTES as u64);
+            let count = (self.handle.bytes - offset).min(part_bytes(&self.target.objects) as u64);
             let read = self.read_range(offset, count)?;
             actual = crc32c::crc32c_append(actual, &read);
             offset += count;
@@ -113,7 +113,7 @@ impl StateFileReader {
             let left = self.handle.bytes.saturating_sub(self.position);
             self.buffer = self.read_range(
                 self.position.min(self.handle.bytes),
-                left.min(PART_BYTES as u64),
+                left.min(part_bytes(&self.target.objects) as u64),
             )?;
             self.buffer_start = self.position;
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use tidegate_types::{ErrorChain, FileHandle};
 
-use super::PART_BYTES;
+use super::part_bytes;
 use crate::checkpoint_storage::Located;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
@@ -26,6 +26,8 @@ pub struct StateFileWriter {
     store: JobStore,
     name: String,
     buffer: Vec<u8>,
+    /// Bytes of a full buffer. A savepoint elsewhere has parts as large as the job's own files.
+    part_bytes: usize,
     upload: Option<Box<dyn MultipartUpload>>,
     bytes: u64,
     crc32c: u32,
@@ -39,6 +41,7 @@ impl StateFileWriter {
             "`{name}`"
         );
         StateFileWriter {
+            part_bytes: part_bytes(&store.inner.storage.objects),
             store,
             name,
             buffer: Vec::new(),
@@ -139,7 +142,7 @@ impl StateFileWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let next = Vec::with_capacity(PART_BYTES);
+        let next = Vec::with_capacity(self.part_bytes);
         let part = PutPayload::from(std::mem::replace(&mut self.buffer, next));
         let upload = self.upload.as_mut().expect("it was started above");
         runtime.block_on(upload.put_part(part)).map_err(error)
@@ -177,13 +180,13 @@ impl StateFileWriter {
 impl Write for StateFileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.refuse_after_failure()?;
-        if self.buffer.len() == PART_BYTES {
+        if self.buffer.len() == self.part_bytes {
             self.write_part().map_err(|error| {
                 self.failure = Some(ErrorChain(&error).to_string());
                 io::Error::from(error)
             })?;
         }
-        let count = bytes.len().min(PART_BYTES - self.buffer.len());
+        let count = bytes.len().min(self.part_bytes - self.buffer.len());
         let taken = &bytes[..count];
         self.buffer.extend_from_slice(taken);
         self.crc32c = crc32c::crc32c_append(self.crc32c, taken);
