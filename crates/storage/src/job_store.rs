@@ -25,6 +25,7 @@ use tidegate_types::{AttemptNumber, CheckpointId, JobId, LeaderEpoch};
 use tokio::runtime::Handle;
 use url::Url;
 
+use crate::belonging;
 use crate::checkpoint_storage::CheckpointStorage;
 use crate::error::StorageError;
 use crate::folder;
@@ -115,32 +116,6 @@ impl JobStore {
         Ok(Some((store, status)))
     }
 
-    /// The files of `job` for a process that works for its leader: it reads and writes state files
-    /// and nothing else, since writes of records and deletions are rejected. `None` if the folder
-    /// isn't there, or is another job's: then it isn't the one that the leader uses.
-    ///
-    /// # Errors
-    /// As [`inspect`](Self::inspect).
-    pub async fn attend(
-        dir: &Url,
-        job_name: &str,
-        job: JobId,
-        runtime: Handle,
-    ) -> Result<Option<JobStore>, StorageError> {
-        let root = names::directory_of(dir)?.join(names::path_safe(job_name));
-        if !root.is_dir() {
-            return Ok(None);
-        }
-        let store: Arc<dyn RecordStore> = Arc::new(FolderRecords::inspect(&root)?);
-        // The leader may keep its records elsewhere.
-        let here = JobRecords::open(&store, job_name).await?;
-        if here.is_some_and(|records| records.job() != job) {
-            return Ok(None);
-        }
-        let records = JobRecords::of(&store, job);
-        Ok(Some(Self::with(Objects::folder(&root)?, records, runtime)))
-    }
-
     /// As [`open`](Self::open), with records that are kept elsewhere, by the leader of one epoch.
     /// The folder isn't locked: the epoch alone fences former leaders.
     ///
@@ -156,13 +131,13 @@ impl JobStore {
         if dir.scheme() == "s3" {
             let location = S3Location::parse(dir.as_str())?;
             let objects = Objects::bucket(&location, &names::path_safe(job_name))?;
-            return Self::start(objects, records, job_name, runtime).await;
+            return Self::start_beside(objects, records, job_name, runtime).await;
         }
         let root = names::directory_of(dir)?.join(names::path_safe(job_name));
         let folder = root.clone();
         blocking(move || folder::create_durably(&folder)).await?;
         let objects = Objects::folder(&root)?;
-        Self::start(objects, records, job_name, runtime).await
+        Self::start_beside(objects, records, job_name, runtime).await
     }
 
     /// As [`open`](Self::open), in a bucket: there the records are, too, and a lease is the lock. A
@@ -188,7 +163,7 @@ impl JobStore {
         };
         let records = won?.records();
         let objects = Objects::bucket(&location, &job)?;
-        Self::start(objects, records, job_name, runtime).await
+        Self::start_beside(objects, records, job_name, runtime).await
     }
 
     /// Opens a namespace in memory and takes the lead over it, whoever has it: what stores opened
@@ -204,6 +179,19 @@ impl JobStore {
         let records = namespace.lead();
         let objects = Objects::memory(Arc::clone(&namespace.objects));
         Self::start(objects, records, job_name, runtime).await
+    }
+
+    /// As [`start`](Self::start), where records and files are apart.
+    async fn start_beside(
+        objects: Objects,
+        store: Arc<dyn RecordStore>,
+        job_name: &str,
+        runtime: Handle,
+    ) -> Result<(JobStore, NamespaceStatus), StorageError> {
+        let files = objects.clone();
+        let (store, status) = Self::start(objects, store, job_name, runtime).await?;
+        belonging::claim(&files, store.job(), job_name).await?;
+        Ok((store, status))
     }
 
     async fn start(
@@ -226,7 +214,7 @@ impl JobStore {
         Ok((Self::with(objects, records, runtime), status))
     }
 
-    fn with(objects: Objects, records: JobRecords, runtime: Handle) -> JobStore {
+    pub(crate) fn with(objects: Objects, records: JobRecords, runtime: Handle) -> JobStore {
         let inner = Inner {
             storage: CheckpointStorage { objects },
             records,

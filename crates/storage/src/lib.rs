@@ -60,6 +60,7 @@ mod record;
 
 mod ha;
 
+mod belonging;
 mod checkpoint_storage;
 mod completed;
 mod elsewhere;

@@ -146,7 +146,7 @@ fn altered_truncated_and_missing_files_are_told_apart() {
     let error = store.open_state_file(&handle).err().unwrap();
     let message = message_naming(&error, &store, &handle.name);
     assert!(
-        message.contains("has 8388608 bytes instead of 8388708"),
+        message.contains(&format!("has {PART} bytes instead of {}", PART + 100)),
         "{message}"
     );
     // Truncated after it was opened.

@@ -69,7 +69,12 @@ impl FolderRecords {
     /// If the folder can't be opened.
     pub fn inspect(folder: &Path) -> Result<FolderRecords, StorageError> {
         let objects = Objects::folder(folder)?;
-        Ok(FolderRecords::of(objects, LeaderEpoch(0), None))
+        Ok(FolderRecords::of_somebody_else(objects))
+    }
+
+    /// As [`inspect`](Self::inspect), wherever the folder is.
+    pub(crate) fn of_somebody_else(objects: Objects) -> FolderRecords {
+        FolderRecords::of(objects, LeaderEpoch(0), None)
     }
 
     fn of(objects: Objects, epoch: LeaderEpoch, lock: Option<File>) -> FolderRecords {
