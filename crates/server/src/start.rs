@@ -88,20 +88,10 @@ fn start_where(
     }
     let mut namespace = runtime.block_on(open(options, jobmanager, runtime.handle()))?;
     let store = namespace.store.clone();
-    let leadership = namespace.leadership.take();
-    let prepared = match runtime.block_on(prepare(&mut plan, options, namespace)) {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            runtime.block_on(give_back(leadership));
-            return Err(error);
-        }
-    };
-    if let Some(leadership) = &leadership {
-        end_with(leadership, runtime.handle());
-    }
+    let lead = Lead::new(namespace.leadership.take(), runtime.handle());
+    let prepared = runtime.block_on(prepare(&mut plan, options, namespace))?;
     let Some(Prepared { job, restored }) = prepared else {
         let report = JobReport::without_a_run(JobOutcome::AlreadyFinished);
-        runtime.block_on(give_back(leadership));
         return Ok(JobClient::ended(options, &plan, report));
     };
     let (clock, (sender, receiver)) = (Clock::start(), channel());
@@ -116,13 +106,8 @@ fn start_where(
         }
         Some(jobmanager) => {
             let plan = Arc::clone(&plan);
-            match OnCluster::start(plan, options, &store, handle, jobmanager, events) {
-                Ok(started) => Box::new(started),
-                Err(error) => {
-                    runtime.block_on(give_back(leadership));
-                    return Err(error);
-                }
-            }
+            let started = OnCluster::start(plan, options, &store, handle, jobmanager, events);
+            Box::new(started?)
         }
     };
     let driver = Driver::new(Setup {
@@ -140,11 +125,11 @@ fn start_where(
     });
     let run = Run {
         driver,
+        _lead: lead,
         runtime,
         restored,
         durable: options.location.is_durable(),
         began: Clock::start(),
-        leadership,
     };
     let shared = Arc::clone(&client.shared);
     on_own_thread(move || run.drive(&shared)).map_err(RunError::Threads)?;
@@ -176,26 +161,43 @@ async fn open(
     Namespace::lead(options, runtime, election).await
 }
 
-/// A leader that has lost the lead must do nothing more, and can do nothing better than to end: its
-/// records reject whatever it writes, and the processes of its attempt end with their streams.
-fn end_with(leadership: &Leadership, runtime: &Handle) {
-    let mut loss = leadership.loss();
-    runtime.spawn(async move {
-        let cause = loss.lost().await;
-        if cause != LossCause::Released {
-            tracing::error!(%cause, "this JobManager has lost the lead, and ends");
-            std::process::exit(LOST_THE_LEAD);
-        }
-    });
+/// The lead over a job, if there was an election. Dropped, it is given back, so that the next leader
+/// needn't wait.
+struct Lead {
+    leadership: Option<Leadership>,
+    runtime: Handle,
 }
 
-/// So that the next leader needn't wait.
-async fn give_back(leadership: Option<Leadership>) {
-    if let Some(leadership) = leadership
-        && let Err(error) = leadership.release().await
-    {
-        let error = ErrorChain(&error);
-        tracing::warn!(%error, "the lead was not given back; it expires");
+impl Lead {
+    /// A leader that has lost the lead must do nothing more, and can do nothing better than to end:
+    /// its records reject whatever it writes, and the processes of its attempt end with their
+    /// streams.
+    fn new(leadership: Option<Leadership>, runtime: &Handle) -> Self {
+        if let Some(leadership) = &leadership {
+            let mut loss = leadership.loss();
+            runtime.spawn(async move {
+                let cause = loss.lost().await;
+                if cause != LossCause::Released {
+                    tracing::error!(%cause, "this JobManager has lost the lead, and ends");
+                    std::process::exit(LOST_THE_LEAD);
+                }
+            });
+        }
+        Lead {
+            leadership,
+            runtime: runtime.clone(),
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if let Some(leadership) = self.leadership.take()
+            && let Err(error) = self.runtime.block_on(leadership.release())
+        {
+            let error = ErrorChain(&error);
+            tracing::warn!(%error, "the lead was not given back; it expires");
+        }
     }
 }
 
@@ -271,11 +273,12 @@ async fn prepare(
 /// Everything that a job in this process holds on to.
 struct Run {
     driver: Driver,
+    /// Given back when the driver is gone, and nothing is written any more.
+    _lead: Lead,
     runtime: Runtime,
     restored: Option<CheckpointId>,
     durable: bool,
     began: Clock,
-    leadership: Option<Leadership>,
 }
 
 /// Says that the driver has panicked, unless it has ended otherwise before.
@@ -292,7 +295,6 @@ impl Run {
         let guard = EndGuard(shared);
         let (end, records) = self.driver.run();
         let ended = self.ended(end, records);
-        self.runtime.block_on(give_back(self.leadership.take()));
         // Ordering: whoever hears of the end may open the namespace at once.
         drop(self);
         guard.0.end(ended);

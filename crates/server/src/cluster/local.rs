@@ -21,7 +21,8 @@ use super::taskmanager::TaskManagerError;
 use crate::start::LOST_THE_LEAD;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
-/// process that started it, whose id this is, and a JobManager listens on the socket that is its standard input.
+/// process that started it, whose id this is, and a JobManager listens on the socket that is its
+/// standard input.
 const MEMBER: &str = "TIDEGATE_LOCAL_CLUSTER";
 
 /// How long TaskManagers may take to end by themselves when the job is over.

@@ -6,8 +6,8 @@ use tidegate_runtime::JobPlan;
 
 use crate::options::JobOptions;
 
-/// One line per operator and edge, and what else has to be the same. What only the JobManager knows is left out: the max parallelism
-/// of operators whose user didn't choose it.
+/// One line per operator and edge, and what else has to be the same. What only the JobManager knows
+/// is left out: the max parallelism of operators whose user didn't choose it.
 pub(crate) fn describe(plan: &JobPlan, options: &JobOptions) -> String {
     let graph = plan.graph();
     let mut text = format!("mode {:?}\n", options.mode);
