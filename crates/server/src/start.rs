@@ -161,8 +161,8 @@ async fn open(
     Namespace::lead(options, runtime, election).await
 }
 
-/// The lead over a job, if there was an election. Dropped, it is given back, so that the next leader
-/// needn't wait.
+/// The lead over a job, if there was an election. Dropped, it is given back, so that the next
+/// leader needn't wait.
 struct Lead {
     leadership: Option<Leadership>,
     runtime: Handle,
