@@ -152,8 +152,8 @@ struct JobManagerArgs {
     heartbeat_timeout: Duration,
 
     /// Where the leader of several JobManagers is elected, and the job's records are kept: a URL,
-    /// zk://host:port,host:port/path or dir:///path [default: one JobManager, records in the
-    /// checkpoint directory]
+    /// zk://host:port,host:port/path, s3://bucket/prefix or dir:///path, as far as the program is
+    /// built for them [default: one JobManager, records in the checkpoint directory]
     #[arg(long, env = "TIDEGATE_HA", value_name = "URL", hide_env_values = true)]
     #[arg(value_parser = ha_location)]
     ha: Option<HaLocation>,

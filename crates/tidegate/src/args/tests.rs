@@ -418,9 +418,9 @@ fn values_out_of_range_are_told_together() {
 #[test]
 fn places_that_cannot_be_are_named() {
     for flag in ["checkpoint-dir", "savepoint-dir"] {
-        let messages = conflicts(&[&format!("--{flag}=s3://bucket/x")]);
+        let messages = conflicts(&[&format!("--{flag}=hdfs://bucket/x")]);
         assert_eq!(messages.len(), 1);
-        let start = format!("`--{flag} s3://bucket/x`: ");
+        let start = format!("`--{flag} hdfs://bucket/x`: ");
         assert!(messages[0].starts_with(&start), "{messages:?}");
     }
     let error = parse(&["--checkpoint-dir="]).unwrap_err().to_string();

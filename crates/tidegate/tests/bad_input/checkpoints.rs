@@ -25,8 +25,13 @@ fn checkpoint_directories_that_cannot_be_are_refused() {
         ],
     );
     refused(
-        "s3://bucket/jobs",
-        &["--checkpoint-dir", "`s3://bucket/jobs`", "`s3`", "`file`"],
+        "hdfs://bucket/jobs",
+        &[
+            "--checkpoint-dir",
+            "`hdfs://bucket/jobs`",
+            "`hdfs`",
+            "`file`",
+        ],
     );
     refused("file://relative/x", &["--checkpoint-dir", "relative"]);
     if cfg!(target_os = "linux") {

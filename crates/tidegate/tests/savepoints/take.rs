@@ -109,8 +109,8 @@ fn savepoints_that_cannot_be_made_are_refused() {
         error,
         RequestError::Refused(TriggerRefusal::NoSavepointDirectory)
     ));
-    let error = job.savepoint(Some("s3://bucket/savepoints")).unwrap_err();
-    assert_says(&error, &["s3://bucket/savepoints", "UnsupportedScheme"]);
+    let error = job.savepoint(Some("hdfs://bucket/savepoints")).unwrap_err();
+    assert_says(&error, &["hdfs://bucket/savepoints", "UnsupportedScheme"]);
     let file = site.path("file");
     fs::write(&file, "").unwrap();
     let error = job
