@@ -11,6 +11,7 @@ mod driver;
 mod dry_run;
 mod error;
 mod files;
+mod hex;
 mod namespace;
 mod options;
 mod progress;

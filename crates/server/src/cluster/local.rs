@@ -16,8 +16,9 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::parent::die_with_parent;
+use super::parent::{die_with_parent, this_binary};
 use super::taskmanager::TaskManagerError;
+use crate::hex;
 use crate::start::LOST_THE_LEAD;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
@@ -167,10 +168,7 @@ impl Parent {
     }
 
     fn member(&self, role: &str) -> Command {
-        let mut command = Command::new("/proc/self/exe");
-        if let Some(name) = std::env::args_os().next() {
-            command.arg0(name);
-        }
+        let mut command = this_binary();
         command
             .arg(role)
             .env(MEMBER, std::process::id().to_string())
@@ -183,7 +181,7 @@ impl Parent {
 fn random_secret() -> std::io::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::text(&bytes))
 }
 
 impl Member {

@@ -21,6 +21,7 @@
 //! Control messages are gRPC (`proto/cluster.proto`); data goes from process to process
 //! ([`data`](crate::data)).
 
+mod client;
 pub(crate) mod jobmanager;
 mod local;
 mod parent;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_coordinator::FleetSettings;
 use tidegate_storage::HaLocation;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::data::Secret;
 
@@ -75,6 +76,13 @@ pub struct TaskManagerOptions {
     pub host: Option<IpAddr>,
     /// What holds for the whole cluster.
     pub cluster: ClusterSettings,
+}
+
+/// Ticks this often. What was missed while this process stood still is not made up for.
+pub(super) fn heartbeat(every: Duration) -> Interval {
+    let mut heartbeat = interval(every);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
 }
 
 /// How often something that is watched says that it is there.

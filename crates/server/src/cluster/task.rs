@@ -7,6 +7,7 @@ use tidegate_coordinator::ProcessId;
 use tidegate_types::{AttemptNumber, LeaderEpoch};
 
 use crate::data::BuildFingerprint;
+use crate::hex;
 
 /// The variable. Whoever finds it set is a process of an attempt, and nothing else.
 pub(crate) const VARIABLE: &str = "TIDEGATE_TASK";
@@ -48,7 +49,7 @@ impl Task {
 
     /// One line per part; the job's name, which may hold anything, is last.
     pub(super) fn text(&self) -> String {
-        let build: String = self.build.0.iter().map(|b| format!("{b:02x}")).collect();
+        let build = hex::text(&self.build.0);
         format!(
             "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{build}\n{}",
             self.process.attempt.0,
@@ -75,19 +76,10 @@ impl Task {
             host: lines.next()?.parse().ok()?,
             parent: lines.next()?.parse().ok()?,
             heartbeat_timeout: Duration::from_millis(lines.next()?.parse().ok()?),
-            build: BuildFingerprint(parse_hex(lines.next()?)?),
+            build: BuildFingerprint(hex::parse(lines.next()?)?),
             job: lines.next()?.to_owned(),
         })
     }
-}
-
-fn parse_hex(text: &str) -> Option<[u8; 32]> {
-    if !text.is_ascii() || text.len() != 64 {
-        return None;
-    }
-    let byte = |index: usize| u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok();
-    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
-    bytes?.try_into().ok()
 }
 
 #[cfg(test)]

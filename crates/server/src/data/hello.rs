@@ -31,6 +31,7 @@ use sha2::{Digest, Sha256};
 use tidegate_types::{AttemptNumber, JobId, LeaderEpoch};
 
 use super::Refusal;
+use crate::hex;
 
 /// The first bytes of a connection.
 pub(super) const MAGIC: [u8; 8] = *b"tidedata";
@@ -67,9 +68,7 @@ impl BuildFingerprint {
 impl fmt::Display for BuildFingerprint {
     /// The first 8 bytes, in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0[..8]
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::text(&self.0[..8]))
     }
 }
 
@@ -103,7 +102,7 @@ impl Secret {
         hash.update(b"tidegate control messages");
         hash.update(&self.0);
         let digest: [u8; 32] = hash.finalize().into();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::text(&digest)
     }
 }
 

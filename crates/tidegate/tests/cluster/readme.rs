@@ -25,13 +25,18 @@ fn command() -> String {
     format!("exec {}", command.replace(program, &here))
 }
 
-#[test]
-fn the_command_of_the_readme_survives_what_the_readme_kills() {
+/// Runs the command in a folder that has what it reads, and is removed when it is dropped.
+fn start() -> (tempfile::TempDir, Process) {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(repository().join("data"), folder.path().join("data")).unwrap();
     let in_folder = format!("cd '{}' && {}", folder.path().display(), command());
     let shell = ["-c".to_owned(), in_folder];
-    let mut cluster = Process::start(Path::new("/bin/sh"), &shell);
+    (folder, Process::start(Path::new("/bin/sh"), &shell))
+}
+
+#[test]
+fn the_command_of_the_readme_survives_what_the_readme_kills() {
+    let (folder, mut cluster) = start();
     wait_for_tasks(&mut cluster);
     std::thread::sleep(Duration::from_millis(500));
     for kind in [Kind::TaskManager, Kind::JobManager] {
@@ -87,10 +92,7 @@ fn help_names_the_role_and_what_it_can_be_told() {
 
 #[test]
 fn a_process_that_dies_takes_what_it_started_along() {
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(repository().join("data"), folder.path().join("data")).unwrap();
-    let in_folder = format!("cd '{}' && {}", folder.path().display(), command());
-    let mut cluster = Process::start(Path::new("/bin/sh"), &["-c".to_owned(), in_folder]);
+    let (_folder, mut cluster) = start();
     wait_for_tasks(&mut cluster);
     let members = crate::members::members(cluster.id());
     assert_eq!(members.len(), 7);

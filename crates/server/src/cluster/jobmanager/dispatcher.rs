@@ -13,15 +13,14 @@ use tidegate_types::message::{self, AddressedReport, FailureOrigin, Report, Subt
 use tidegate_types::{AttemptNumber, CheckpointId, JobId, LeaderEpoch};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tokio::time::{Interval, MissedTickBehavior};
 use tonic::Status;
 
 use super::streams::Orders;
 use crate::clock::Clock;
-use crate::cluster::settings::{JobManagerOptions, heartbeat_interval};
+use crate::cluster::settings::{JobManagerOptions, heartbeat, heartbeat_interval};
 use crate::cluster::wire::{
     self, Alive, Dismiss, Halt, ManagerOrder, ManagerWelcome, Notice, ProcessHello, ProcessOrder,
-    SubtaskRestore, manager_message, manager_order, process_message, process_order,
+    SubtaskRestore, manager_message, manager_order, process_id, process_message, process_order,
 };
 use crate::driver::{Events, Launch};
 use crate::files::Discard;
@@ -125,7 +124,7 @@ impl Dispatcher {
 
     /// Runs until the job is over.
     pub(super) async fn run(mut self, mut posts: UnboundedReceiver<Post>) {
-        let mut heartbeat = self.heartbeat();
+        let mut heartbeat = heartbeat(self.heartbeat_interval());
         loop {
             let due = self.fleet.next_deadline();
             let due = due.map_or(Duration::MAX, |due| self.clock.until(due));
@@ -153,18 +152,14 @@ impl Dispatcher {
     fn notice_absence(&mut self) {
         let now = self.clock.elapsed();
         let gap = now.saturating_sub(std::mem::replace(&mut self.looked, now));
-        let usual = heartbeat_interval(self.terms.options.heartbeat_timeout);
-        if gap > usual * 2 {
+        if gap > self.heartbeat_interval() * 2 {
             tracing::warn!(?gap, "the JobManager stood still");
             self.step(FleetEvent::WeWereAway(gap));
         }
     }
 
-    fn heartbeat(&self) -> Interval {
-        let every = heartbeat_interval(self.terms.options.heartbeat_timeout);
-        let mut heartbeat = tokio::time::interval(every);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        heartbeat
+    fn heartbeat_interval(&self) -> Duration {
+        heartbeat_interval(self.terms.options.heartbeat_timeout)
     }
 
     fn say_that_we_are_here(&mut self) {
@@ -239,10 +234,7 @@ impl Dispatcher {
     fn on_manager(&mut self, manager: ManagerId, message: manager_message::Message) {
         self.step(FleetEvent::ManagerHeard(manager));
         if let manager_message::Message::Ended(ended) = message {
-            let process = ProcessId {
-                attempt: AttemptNumber(ended.attempt),
-                index: ended.process,
-            };
+            let process = process_id(ended.attempt, ended.process);
             self.step(FleetEvent::ProcessEnded {
                 manager,
                 process,
@@ -412,12 +404,10 @@ impl Dispatcher {
             let part = launch.restore.part(first..first + deployment.threads);
             let restore = part.subtasks.into_iter();
             let restore = restore.map(|(subtask, restore)| SubtaskRestore::new(subtask, restore));
-            let timeout = self.terms.options.heartbeat_timeout;
             let order = wire::Deployment {
                 job_low: self.terms.job.0 as u64,
                 job_high: (self.terms.job.0 >> 64) as u64,
                 attempt: deployment.attempt.0,
-                heartbeat_timeout_millis: timeout.as_millis() as u64,
                 threads: deployment.threads,
                 addresses: deployment.addresses.to_vec(),
                 restored: launch.restored.map(|restored| restored.0),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_coordinator::{ManagerId, ManagerInfo, ProcessId};
-use tidegate_types::AttemptNumber;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tidegate_coordinator::{ManagerId, ManagerInfo};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -17,7 +16,7 @@ use crate::cluster::refusal::misfit;
 use crate::cluster::wire::cluster_server::Cluster;
 use crate::cluster::wire::{
     ManagerMessage, ManagerOrder, ProcessHello, ProcessMessage, ProcessOrder, VERSION,
-    manager_message, process_message,
+    manager_message, process_id, process_message,
 };
 
 /// Whoever has connected gets this long to say who it is.
@@ -54,6 +53,26 @@ impl Streams {
         let gone = |_| Status::unavailable("the job is over");
         self.posts.send(post).map_err(gone)
     }
+
+    /// Posts what is said on a stream, and its end, without waiting for it.
+    fn listen<T: Send + 'static>(
+        &self,
+        said: Streaming<T>,
+        says: impl Fn(T) -> Option<Post> + Send + Sync + 'static,
+        left: impl FnOnce(String) -> Post + Send + 'static,
+    ) {
+        let posts = self.posts.clone();
+        tokio::spawn(async move {
+            let cause = forward(said, &posts, says).await;
+            let _ = posts.send(left(cause));
+        });
+    }
+}
+
+fn answer<T: Send + 'static>(
+    ordered: UnboundedReceiver<Result<T, Status>>,
+) -> Response<OrderStream<T>> {
+    Response::new(Box::pin(UnboundedReceiverStream::new(ordered)))
 }
 
 #[tonic::async_trait]
@@ -89,18 +108,15 @@ impl Cluster for Streams {
             info,
             orders,
         })?;
-        let posts = self.posts.clone();
-        tokio::spawn(async move {
-            let said_something = |message: ManagerMessage| {
-                let message = message.message?;
-                Some(Post::ManagerSaid { manager, message })
-            };
-            let cause = forward(said, &posts, said_something).await;
-            let _ = posts.send(Post::ManagerLeft { manager, cause });
+        let says = move |message: ManagerMessage| {
+            let message = message.message?;
+            Some(Post::ManagerSaid { manager, message })
+        };
+        self.listen(said, says, move |cause| Post::ManagerLeft {
+            manager,
+            cause,
         });
-        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(
-            ordered,
-        ))))
+        Ok(answer(ordered))
     }
 
     async fn attend(
@@ -113,10 +129,7 @@ impl Cluster for Streams {
             _ => return Err(Status::invalid_argument("no hello")),
         };
         check_version(hello.version)?;
-        let process = ProcessId {
-            attempt: AttemptNumber(hello.attempt),
-            index: hello.process,
-        };
+        let process = process_id(hello.attempt, hello.process);
         let (orders, ordered) = unbounded_channel();
         let stream = self.next_stream();
         self.post(Post::ProcessArrived {
@@ -125,18 +138,12 @@ impl Cluster for Streams {
             hello,
             orders,
         })?;
-        let posts = self.posts.clone();
-        tokio::spawn(async move {
-            let said_something = |message: ProcessMessage| {
-                let message = message.message?;
-                Some(Post::ProcessSaid { stream, message })
-            };
-            let cause = forward(said, &posts, said_something).await;
-            let _ = posts.send(Post::ProcessLeft { stream, cause });
-        });
-        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(
-            ordered,
-        ))))
+        let says = move |message: ProcessMessage| {
+            let message = message.message?;
+            Some(Post::ProcessSaid { stream, message })
+        };
+        self.listen(said, says, move |cause| Post::ProcessLeft { stream, cause });
+        Ok(answer(ordered))
     }
 }
 

@@ -23,20 +23,18 @@ use tidegate_types::{
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
 
+use super::client::{client, endpoint};
 use super::parent::die_with_parent;
 use super::refusal::Farewell;
-use super::secret::Present;
-use super::settings::{ClusterSettings, heartbeat_interval};
+use super::settings::{ClusterSettings, heartbeat, heartbeat_interval};
 use super::task::Task;
-use super::wire::cluster_client::ClusterClient;
 use super::wire::{
-    Deployment, Discard, MESSAGE_BYTES_MAX, ProcessHello, ProcessMessage, ProcessOrder, Progress,
-    Report, VERSION, process_message, process_order,
+    Deployment, Discard, ProcessHello, ProcessMessage, ProcessOrder, Progress, Report, VERSION,
+    process_message, process_order,
 };
 use crate::data::{BuildFingerprint, ConnectOptions, Membership, connect};
 use crate::driver::AttemptOptions;
@@ -64,7 +62,7 @@ impl Outbox {
     /// Says that this process is there, until the result is dropped.
     fn keep_alive(&self, heartbeat_timeout: Duration) -> KeepAlive {
         let outbox = self.clone();
-        let mut heartbeat = interval(heartbeat_interval(heartbeat_timeout));
+        let mut heartbeat = heartbeat(heartbeat_interval(heartbeat_timeout));
         let saying = tokio::spawn(async move {
             loop {
                 heartbeat.tick().await;
@@ -251,12 +249,11 @@ async fn hello(
     address: String,
 ) -> Result<(Streaming<ProcessOrder>, Outbox), Ending> {
     let failed = |what: String| Ending(format!("the JobManager at `{}`: {what}", task.jobmanager));
-    let endpoint = Endpoint::from_shared(format!("http://{}", task.jobmanager));
+    let endpoint = endpoint(&task.jobmanager);
     let endpoint = endpoint.map_err(|error| failed(ErrorChain(&error).to_string()))?;
-    let channel = endpoint.tcp_nodelay(true).connect().await;
+    let channel = endpoint.connect().await;
     let channel = channel.map_err(|error| failed(ErrorChain(&error).to_string()))?;
-    let mut client = ClusterClient::with_interceptor(channel, Present::new(&cluster.secret))
-        .max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let mut client = client(channel, &cluster.secret);
     let (outbox, said) = unbounded_channel();
     let outbox = Outbox(outbox);
     outbox.say(process_message::Message::Hello(ProcessHello {
@@ -401,8 +398,7 @@ struct Work {
 
 impl Work {
     async fn until_told(mut self, mut orders: Streaming<ProcessOrder>) -> Result<(), Ending> {
-        let mut heartbeat = interval(heartbeat_interval(self.patience).min(PROGRESS_INTERVAL));
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeat = heartbeat(heartbeat_interval(self.patience).min(PROGRESS_INTERVAL));
         let mut heard = Instant::now();
         loop {
             tokio::select! {

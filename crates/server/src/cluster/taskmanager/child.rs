@@ -10,8 +10,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
 use tidegate_coordinator::ProcessId;
-use tokio::process::Command;
 
+use crate::cluster::parent::this_binary;
 use crate::cluster::task::{Task, VARIABLE};
 use crate::cluster::wire::Launch;
 
@@ -26,11 +26,7 @@ impl Child {
     pub(super) fn start(task: &Task, launch: &Launch, insecure: bool) -> io::Result<Self> {
         let listener = TcpListener::bind((task.host, 0))?;
         let arguments = launch.arguments.iter().cloned().map(OsString::from_vec);
-        // The binary that runs here, also if another has been put in its place.
-        let mut command = Command::new("/proc/self/exe");
-        if let Some(name) = std::env::args_os().next() {
-            command.arg0(name);
-        }
+        let mut command = this_binary();
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {
             command.env_remove(name);
         }

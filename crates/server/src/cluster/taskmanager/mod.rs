@@ -12,22 +12,21 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use tidegate_coordinator::ProcessId;
-use tidegate_types::{AttemptNumber, ErrorChain, LeaderEpoch};
+use tidegate_types::{ErrorChain, LeaderEpoch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
 
+use super::client::{client, endpoint};
 use super::refusal::Farewell;
-use super::secret::{AddressError, Present, check_address};
-use super::settings::{TaskManagerOptions, heartbeat_interval};
+use super::secret::{AddressError, check_address};
+use super::settings::{TaskManagerOptions, heartbeat, heartbeat_interval};
 use super::task::Task;
-use super::wire::cluster_client::ClusterClient;
 use super::wire::{
     Alive, Launch, ManagerHello, ManagerMessage, ManagerOrder, ManagerWelcome, ProcessEnded,
-    VERSION, manager_message, manager_order,
+    VERSION, manager_message, manager_order, process_id,
 };
 use crate::data::BuildFingerprint;
 
@@ -192,12 +191,10 @@ impl Supervisor {
             }
             Err(error) => return Err(gone(&error)),
         }
-        let endpoint = Endpoint::from_shared(format!("http://{address}"));
-        let endpoint = endpoint.map_err(|error| gone(&error))?;
-        let endpoint = endpoint.connect_timeout(ANSWER_PATIENCE).tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(|error| gone(&error))?;
-        let present = Present::new(&self.options.cluster.secret);
-        let mut client = ClusterClient::with_interceptor(channel, present);
+        let endpoint = endpoint(address).map_err(|error| gone(&error))?;
+        let channel = endpoint.connect_timeout(ANSWER_PATIENCE).connect().await;
+        let channel = channel.map_err(|error| gone(&error))?;
+        let mut client = client(channel, &self.options.cluster.secret);
         let (says, said) = unbounded_channel();
         let _ = says.send(message(manager_message::Message::Hello(ManagerHello {
             version: VERSION,
@@ -228,8 +225,7 @@ impl Supervisor {
     /// Does what the JobManager says until it is gone. Nothing runs afterwards.
     async fn serve(&mut self, mut registration: Registration) -> End {
         let patience = Duration::from_millis(registration.welcome.heartbeat_timeout_millis);
-        let mut heartbeat = interval(heartbeat_interval(patience));
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeat = heartbeat(heartbeat_interval(patience));
         let mut heard = Instant::now();
         let end = loop {
             let [terminate, interrupt] = &mut self.signals;
@@ -267,19 +263,13 @@ impl Supervisor {
         match order.order {
             Some(manager_order::Order::Launch(launch)) => {
                 self.end_child().await;
-                let process = ProcessId {
-                    attempt: AttemptNumber(launch.attempt),
-                    index: launch.process,
-                };
+                let process = process_id(launch.attempt, launch.process);
                 if let Err(how) = self.launch(registration, launch, process) {
                     let _ = registration.says.send(ended_message((process, how)));
                 }
             }
             Some(manager_order::Order::Kill(kill)) => {
-                let process = ProcessId {
-                    attempt: AttemptNumber(kill.attempt),
-                    index: kill.process,
-                };
+                let process = process_id(kill.attempt, kill.process);
                 let running = self.child.as_ref().map(|child| child.process);
                 if running != Some(process) {
                     let how = "had ended before".to_owned();

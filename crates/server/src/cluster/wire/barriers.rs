@@ -41,9 +41,9 @@ impl TryFrom<Barrier> for CheckpointBarrier {
 
     fn try_from(barrier: Barrier) -> Result<Self, BadMessage> {
         let kind = Kind::try_from(barrier.kind)
-            .map_err(|_| BadMessage::lacks("an unknown kind of snapshot"))?;
+            .map_err(|_| BadMessage::new("an unknown kind of snapshot"))?;
         let format = Format::try_from(barrier.format)
-            .map_err(|_| BadMessage::lacks("an unknown format of snapshots"))?;
+            .map_err(|_| BadMessage::new("an unknown format of snapshots"))?;
         Ok(CheckpointBarrier {
             checkpoint: CheckpointId(barrier.checkpoint),
             kind: match kind {

@@ -229,21 +229,19 @@ pub struct Deployment {
     pub job_high: u64,
     #[prost(uint64, tag = "3")]
     pub attempt: u64,
-    #[prost(uint64, tag = "4")]
-    pub heartbeat_timeout_millis: u64,
-    #[prost(uint32, tag = "5")]
+    #[prost(uint32, tag = "4")]
     pub threads: u32,
     /// by index of the process
-    #[prost(string, repeated, tag = "6")]
+    #[prost(string, repeated, tag = "5")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// the checkpoint
-    #[prost(uint64, optional, tag = "7")]
+    #[prost(uint64, optional, tag = "6")]
     pub restored: ::core::option::Option<u64>,
     /// of the process's own subtasks
-    #[prost(message, repeated, tag = "8")]
+    #[prost(message, repeated, tag = "7")]
     pub restore: ::prost::alloc::vec::Vec<SubtaskRestore>,
     /// by operator
-    #[prost(uint32, repeated, tag = "9")]
+    #[prost(uint32, repeated, tag = "8")]
     pub max_parallelism: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -15,7 +15,8 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-use tidegate_types::{OperatorId, SubtaskId};
+use tidegate_coordinator::ProcessId;
+use tidegate_types::{AttemptNumber, OperatorId, SubtaskId};
 
 pub(crate) use generated::*;
 
@@ -34,7 +35,7 @@ pub struct BadMessage {
 }
 
 impl BadMessage {
-    pub(crate) fn lacks(what: &'static str) -> Self {
+    pub(crate) fn new(what: &'static str) -> Self {
         BadMessage { what }
     }
 }
@@ -47,7 +48,13 @@ impl From<BadMessage> for tonic::Status {
 
 /// A part that must be there.
 fn required<T>(part: Option<T>, what: &'static str) -> Result<T, BadMessage> {
-    part.ok_or(BadMessage { what })
+    part.ok_or(BadMessage::new(what))
+}
+
+/// The process that a message is about.
+pub(crate) fn process_id(attempt: u64, index: u32) -> ProcessId {
+    let attempt = AttemptNumber(attempt);
+    ProcessId { attempt, index }
 }
 
 impl From<SubtaskId> for Subtask {

@@ -19,11 +19,11 @@ impl TryFrom<KeyGroups> for KeyGroupRange {
 
     fn try_from(range: KeyGroups) -> Result<Self, BadMessage> {
         let bound = |bound: u32| {
-            u16::try_from(bound).map_err(|_| BadMessage::lacks("a key group out of range"))
+            u16::try_from(bound).map_err(|_| BadMessage::new("a key group out of range"))
         };
         let (start, end) = (bound(range.start)?, bound(range.end)?);
         if start > end {
-            return Err(BadMessage::lacks("key groups end before they begin"));
+            return Err(BadMessage::new("key groups end before they begin"));
         }
         Ok(KeyGroupRange { start, end })
     }
@@ -114,7 +114,7 @@ impl TryFrom<ListState> for tidegate_types::ListState {
 
     fn try_from(list: ListState) -> Result<Self, BadMessage> {
         let redistribution = DealtOut::try_from(list.redistribution)
-            .map_err(|_| BadMessage::lacks("an unknown way to deal out a list"))?;
+            .map_err(|_| BadMessage::new("an unknown way to deal out a list"))?;
         Ok(tidegate_types::ListState {
             name: list.name,
             redistribution: match redistribution {
