@@ -9,7 +9,7 @@ use tidegate_types::{AttemptNumber, CheckpointId, ErrorChain, FileHandle, Snapsh
 use tokio::runtime::Handle;
 
 /// How much of a state file is read at once while restoring.
-const READ_BYTES: usize = 1 << 20;
+pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// Lets a file be deleted that was written for a checkpoint and belongs to nothing any more.
 pub(crate) type Discard = Arc<dyn Fn(CheckpointId, &FileHandle) + Send + Sync>;

@@ -12,6 +12,7 @@ mod dry_run;
 mod error;
 mod files;
 mod hex;
+mod local_recovery;
 mod namespace;
 mod options;
 mod progress;

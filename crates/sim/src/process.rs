@@ -504,6 +504,7 @@ fn name(report: &Report) -> &'static str {
         Report::Declined { .. } => "declined",
         Report::SourceEnded { .. } => "source ended",
         Report::Committed { .. } => "committed",
+        Report::Restored(_) => "restored",
         Report::Failed(_) => "failed",
     }
 }

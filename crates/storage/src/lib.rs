@@ -89,7 +89,7 @@ pub use ha::{
 };
 pub use job_store::{JobStore, NamespaceStatus};
 pub use load::{load_snapshot, parse_snapshot_path};
-pub use names::parse_checkpoint_dir;
+pub use names::{parse_checkpoint_dir, path_safe};
 pub use origin::{RestoreFrom, Resumed};
 pub use state_file::{StateFileReader, StateFileWriter};
 pub use sweep::{Orphan, SweepReport};

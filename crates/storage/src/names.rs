@@ -99,7 +99,8 @@ pub(crate) fn directory_of(url: &Url) -> Result<std::path::PathBuf, StorageError
 /// Maps any text to one path segment of letters, digits and `. _ = -`.
 ///
 /// Bytes outside of that, `=` itself and a dot at either end become `=XX`; the empty text is `=`.
-pub(crate) fn path_safe(text: &str) -> String {
+/// Different texts give different segments, of at most 120 bytes.
+pub fn path_safe(text: &str) -> String {
     if text.is_empty() {
         return "=".to_owned();
     }

@@ -7,14 +7,15 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, exit};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args as _, FromArgMatches, Parser};
 use tidegate_server::cluster::{
-    ClusterSettings, JobManagerOptions, LocalCluster, Task, TaskManagerOptions, Variable,
-    is_member, run_local_cluster, run_task_manager,
+    ClusterSettings, JobManagerOptions, LocalCluster, LocalRecovery, Task, TaskManagerOptions,
+    Variable, is_member, run_local_cluster, run_task_manager,
 };
 use tidegate_server::data::Secret;
 use tidegate_storage::HaLocation;
@@ -189,6 +190,47 @@ struct JobManagerArgs {
     #[arg(long, env = "TIDEGATE_SLOTS", value_name = "COUNT")]
     #[arg(default_value = "1", hide_env_values = true)]
     slots: NonZeroU32,
+
+    #[command(flatten)]
+    local_recovery: LocalRecoveryArgs,
+}
+
+/// Whether TaskManagers keep copies of state; those of a local cluster are told by it.
+#[derive(Clone, Debug, clap::Args)]
+struct LocalRecoveryArgs {
+    /// Has TaskManagers keep copies of the state files that they write, on a disk of their machine,
+    /// so that the next attempt needn't read them from the checkpoint directory
+    #[arg(long, env = "TIDEGATE_LOCAL_RECOVERY", hide_env_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
+    #[arg(default_missing_value = "true")]
+    local_recovery: bool,
+
+    /// Where the copies go; needs --local-recovery [default: a folder among the machine's temporary
+    /// files]
+    #[arg(
+        long,
+        env = "TIDEGATE_LOCAL_DIR",
+        value_name = "PATH",
+        hide_env_values = true
+    )]
+    local_dir: Option<PathBuf>,
+}
+
+impl LocalRecoveryArgs {
+    /// `keep`: whether TaskManagers that come back have the names that they had.
+    fn settings(&self, keep: bool) -> Option<LocalRecovery> {
+        if !self.local_recovery {
+            if self.local_dir.is_some() {
+                fail("--local-dir needs --local-recovery");
+            }
+            return None;
+        }
+        let directory = self.local_dir.clone();
+        Some(LocalRecovery {
+            directory: directory.unwrap_or_else(LocalRecovery::default_directory),
+            keep,
+        })
+    }
 }
 
 /// What a TaskManager is told.
@@ -222,6 +264,9 @@ struct TaskManagerArgs {
     /// JobManager is reached]
     #[arg(long, env = "TIDEGATE_HOST", value_name = "IP", hide_env_values = true)]
     host: Option<IpAddr>,
+
+    #[command(flatten)]
+    local_recovery: LocalRecoveryArgs,
 
     /// Allows addresses of other machines, although nothing that is sent is encrypted
     #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
@@ -296,6 +341,7 @@ fn be_task_manager(arguments: &[OsString]) -> ! {
     let args = TaskManagerArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let processors = || std::thread::available_parallelism().map_or(1, |p| p.get() as u32);
     let options = TaskManagerOptions {
+        local_recovery: args.local_recovery.settings(args.name.is_some()),
         jobmanagers: args.jobmanager,
         name: args.name.unwrap_or_else(default_name),
         slots: args.slots.map_or_else(processors, NonZeroU32::get),
@@ -320,6 +366,7 @@ fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
     let cluster = LocalCluster {
         taskmanagers: own.taskmanagers.get(),
         slots: own.slots.get(),
+        local_recovery: own.local_recovery.settings(true),
         jobmanager: arguments.split_off(1),
         secret: std::env::var(SECRET)
             .ok()

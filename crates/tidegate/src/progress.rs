@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use tidegate_coordinator::{CompletedSummary, JobNote, RestoredSummary, Statistics, Summary};
 use tidegate_server::{JobOutcome, JobReport, Observer, Progress};
+use tidegate_types::message::RestoredFiles;
 
 /// Rates are shown over about this time.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
@@ -164,6 +165,7 @@ fn checkpoints(statistics: &Statistics) -> Vec<String> {
     }
     let mut lines = vec![counts];
     lines.extend(sizes(statistics));
+    lines.extend(restored(&statistics.restored_files));
     let took = distribution(&statistics.duration_ms, "ms");
     lines.extend(took.map(|took| format!("from trigger to completion: {took}")));
     let paused = distribution(&statistics.sync_us, "µs");
@@ -196,6 +198,23 @@ fn sizes(statistics: &Statistics) -> Option<String> {
     Some(line)
 }
 
+/// What was read to restore state. Nothing if nothing was.
+fn restored(restored: &RestoredFiles) -> Option<String> {
+    let RestoredFiles {
+        files,
+        bytes,
+        local_files,
+        local_bytes,
+    } = *restored;
+    (files > 0).then(|| {
+        format!(
+            "state was restored from {files} files, {}; {local_files} of them, {}, were local copies",
+            HumanBytes(bytes),
+            HumanBytes(local_bytes)
+        )
+    })
+}
+
 /// Median, 99th percentile and maximum; nothing if nothing was measured.
 fn distribution(summary: &Summary, unit: &str) -> Option<String> {
     let (p50, p99, max) = (summary.p50()?, summary.p99()?, summary.max()?);
@@ -219,6 +238,21 @@ mod tests {
             new_bytes,
             duration: Duration::ZERO,
         }
+    }
+
+    #[test]
+    fn what_was_restored_is_shown_with_where_it_came_from() {
+        assert_eq!(restored(&RestoredFiles::default()), None);
+        let files = RestoredFiles {
+            files: 3,
+            bytes: 4096,
+            local_files: 1,
+            local_bytes: 1024,
+        };
+        assert_eq!(
+            restored(&files).unwrap(),
+            "state was restored from 3 files, 4.00 KiB; 1 of them, 1.00 KiB, were local copies"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the attempt. Every message is idempotent by checkpoint id, and ids only grow. Whoever receives a
 //! message of another attempt ignores it.
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::barrier::CheckpointBarrier;
@@ -165,8 +166,32 @@ pub enum Report {
         /// The reporter.
         subtask: SubtaskId,
     },
+    /// All subtasks of a process run, and were restored from this.
+    Restored(RestoredFiles),
     /// The attempt can't go on.
     Failed(SubtaskFailure),
+}
+
+/// State files that subtasks were restored from, each as often as one has opened it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoredFiles {
+    /// How many.
+    pub files: u64,
+    /// Their bytes, also if not all of a file was needed.
+    pub bytes: u64,
+    /// How many of the files were copies on a disk of the machine that needed them.
+    pub local_files: u64,
+    /// The bytes of those.
+    pub local_bytes: u64,
+}
+
+impl AddAssign for RestoredFiles {
+    fn add_assign(&mut self, other: RestoredFiles) {
+        self.files = self.files.saturating_add(other.files);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.local_files = self.local_files.saturating_add(other.local_files);
+        self.local_bytes = self.local_bytes.saturating_add(other.local_bytes);
+    }
 }
 
 /// A report and the attempt it comes from.

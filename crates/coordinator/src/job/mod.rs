@@ -396,6 +396,9 @@ impl Job {
                 checkpoint,
                 subtask,
             } => attempt.end.on_committed(subtask, checkpoint),
+            Report::Restored(files) => {
+                self.checkpoints.statistics_mut().restored_files += files;
+            }
             Report::Acknowledged { .. } | Report::Failed(_) => {
                 unreachable!("handled for attempts that are over as well")
             }

@@ -17,7 +17,7 @@ pub use checkpoint::{CheckpointStatistics, CheckpointStatus, OperatorStatistics}
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_types::message::SnapshotMetrics;
+use tidegate_types::message::{RestoredFiles, SnapshotMetrics};
 use tidegate_types::{
     CheckpointId, CompletedCheckpoint, Millis, SnapshotKind, SnapshotLocation, SubtaskId,
     UnixMillis,
@@ -114,6 +114,8 @@ pub struct Statistics {
     pub latest_failed: Option<FailedSummary>,
     /// What an attempt of this coordinator was last restored from.
     pub latest_restored: Option<RestoredSummary>,
+    /// State files that the processes of a cluster have read to restore state, in all attempts.
+    pub restored_files: RestoredFiles,
     /// Milliseconds from trigger to stored pointer, per completed checkpoint.
     pub duration_ms: Summary,
     /// Bytes of state per completed checkpoint, each counted once.
@@ -155,6 +157,7 @@ impl Statistics {
             latest_savepoint: None,
             latest_failed: None,
             latest_restored: None,
+            restored_files: RestoredFiles::default(),
             duration_ms: Summary::default(),
             bytes: Summary::default(),
             new_bytes: Summary::default(),

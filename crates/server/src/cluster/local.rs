@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::parent::{die_with_parent, this_binary};
 use super::taskmanager::TaskManagerError;
 use crate::hex;
+use crate::local_recovery::LocalRecovery;
 use crate::start::LOST_THE_LEAD;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
@@ -39,6 +40,8 @@ pub struct LocalCluster {
     pub taskmanagers: u32,
     /// Slots of each; at least 1.
     pub slots: u32,
+    /// Where TaskManagers keep copies of state files, if they do.
+    pub local_recovery: Option<LocalRecovery>,
     /// The job's arguments, and how the JobManager is started besides.
     pub jobmanager: Vec<OsString>,
     /// The cluster's secret; by default a new one.
@@ -164,6 +167,10 @@ impl Parent {
         command
             .args(["--jobmanager", &address, "--slots", &slots, "--name", &name])
             .stdin(Stdio::null());
+        if let Some(recovery) = &self.cluster.local_recovery {
+            command.args(["--local-recovery", "--local-dir"]);
+            command.arg(&recovery.directory);
+        }
         Member::start(name, number, command)
     }
 

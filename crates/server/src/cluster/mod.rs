@@ -12,14 +12,15 @@
 //! ```
 //!
 //! The JobManager drives the job as it would in one process; only where attempts run is different
-//! ([`jobmanager`]). A TaskManager keeps no state: it starts the process of an attempt when it is
+//! ([`jobmanager`]). A TaskManager decides nothing: it starts the process of an attempt when it is
 //! told to, says how it ended, and ends it when it loses its JobManager ([`taskmanager`]). That
 //! process talks to the JobManager itself, and ends by exiting, whatever the reason ([`process`]).
 //! So whatever dies, the rest is ended by something that watches it, and nothing needs to be asked
 //! to clean up.
 //!
 //! Control messages are gRPC (`proto/cluster.proto`); data goes from process to process
-//! ([`data`](crate::data)).
+//! ([`data`](crate::data)). A TaskManager may keep a folder with copies of state files, from which
+//! the next process restores ([`local_recovery`](crate::local_recovery)).
 
 mod client;
 pub(crate) mod jobmanager;
@@ -33,6 +34,7 @@ mod task;
 mod taskmanager;
 mod wire;
 
+pub use crate::local_recovery::LocalRecovery;
 pub use local::{LocalCluster, is_member, run_local_cluster};
 pub use process::attend;
 pub use settings::{ClusterSettings, JobManagerOptions, TaskManagerOptions, Variable};

@@ -9,6 +9,7 @@ use tidegate_storage::HaLocation;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::data::Secret;
+use crate::local_recovery::LocalRecovery;
 
 /// What holds for every process of a cluster.
 #[derive(Clone, Debug)]
@@ -74,6 +75,8 @@ pub struct TaskManagerOptions {
     /// The address that other TaskManagers reach this machine at; by default the one from which the
     /// JobManager is reached.
     pub host: Option<IpAddr>,
+    /// Where copies of state files are kept for the next attempt. `None` keeps none.
+    pub local_recovery: Option<LocalRecovery>,
     /// What holds for the whole cluster.
     pub cluster: ClusterSettings,
 }

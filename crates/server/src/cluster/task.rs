@@ -1,6 +1,9 @@
 //! What a process of an attempt is told when it is started: a variable of its environment.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_coordinator::ProcessId;
@@ -28,6 +31,8 @@ pub struct Task {
     pub(super) heartbeat_timeout: Duration,
     /// Of the binary.
     pub(super) build: BuildFingerprint,
+    /// Where the TaskManager keeps copies of state files, if it does.
+    pub(super) local_copies: Option<PathBuf>,
     /// Name of the job.
     pub(super) job: String,
 }
@@ -50,8 +55,10 @@ impl Task {
     /// One line per part; the job's name, which may hold anything, is last.
     pub(super) fn text(&self) -> String {
         let build = hex::text(&self.build.0);
+        let copies = self.local_copies.as_deref().unwrap_or(Path::new(""));
+        let copies = hex::text(copies.as_os_str().as_bytes());
         format!(
-            "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{build}\n{}",
+            "{}\n{}\n{}\n{}\n{}\n{}\n{}\n{build}\n{copies}\n{}",
             self.process.attempt.0,
             self.process.index,
             self.epoch.0,
@@ -64,7 +71,7 @@ impl Task {
     }
 
     fn parse(text: &str) -> Option<Task> {
-        let mut lines = text.splitn(9, '\n');
+        let mut lines = text.splitn(10, '\n');
         let process = ProcessId {
             attempt: AttemptNumber(lines.next()?.parse().ok()?),
             index: lines.next()?.parse().ok()?,
@@ -77,9 +84,16 @@ impl Task {
             parent: lines.next()?.parse().ok()?,
             heartbeat_timeout: Duration::from_millis(lines.next()?.parse().ok()?),
             build: BuildFingerprint(hex::parse(lines.next()?)?),
+            local_copies: local_copies(lines.next()?)?,
             job: lines.next()?.to_owned(),
         })
     }
+}
+
+/// The outer `None`: this is no path.
+fn local_copies(text: &str) -> Option<Option<PathBuf>> {
+    let path = hex::bytes(text)?;
+    Some((!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(path))))
 }
 
 #[cfg(test)]
@@ -99,7 +113,13 @@ mod tests {
             parent: 17,
             heartbeat_timeout: Duration::from_millis(500),
             build: BuildFingerprint::of(b"binary"),
+            local_copies: Some(PathBuf::from("/with\nlines")),
             job: "two\nlines".to_owned(),
+        };
+        assert_eq!(Task::parse(&task.text()), Some(task.clone()));
+        let task = Task {
+            local_copies: None,
+            ..task
         };
         assert_eq!(Task::parse(&task.text()), Some(task));
         assert_eq!(Task::parse("7\n2"), None);

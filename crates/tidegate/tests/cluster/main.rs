@@ -6,6 +6,7 @@
 mod by_hand;
 #[cfg(feature = "zookeeper")]
 mod ha;
+mod local_recovery;
 mod members;
 #[path = "../../examples/support/oracle.rs"]
 mod oracle;

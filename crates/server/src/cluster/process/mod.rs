@@ -7,19 +7,18 @@
 //! not made durable is forgotten, as if it had been killed.
 
 mod describe;
+mod state;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_runtime::{
-    Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport,
+    Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport, StateFiles,
 };
 use tidegate_storage::JobStore;
 use tidegate_types::message::{AddressedReport, Notice, Report as Said, SubtaskFailure};
-use tidegate_types::{
-    AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId, MaxParallelism, RestorePart,
-};
+use tidegate_types::{AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId, MaxParallelism};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -43,6 +42,8 @@ use crate::options::{CheckpointLocation, JobOptions};
 
 pub(super) use describe::describe;
 
+use state::{PartState, Restoring};
+
 /// How long a last word may take to reach the JobManager.
 const FAREWELL_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -57,6 +58,10 @@ impl Outbox {
     fn say(&self, message: process_message::Message) {
         let message = Some(message);
         let _ = self.0.send(ProcessMessage { message });
+    }
+
+    fn report(&self, report: AddressedReport) {
+        self.say(process_message::Message::Report(Report::from(report)));
     }
 
     /// Says that this process is there, until the result is dropped.
@@ -75,8 +80,7 @@ impl Outbox {
     /// Says why this process ends, so that people needn't look for what it has printed.
     async fn complain(&self, attempt: AttemptNumber, why: &str) {
         let report = Said::Failed(SubtaskFailure::here(None, why));
-        let report = AddressedReport { attempt, report };
-        self.say(process_message::Message::Report(Report::from(report)));
+        self.report(AddressedReport { attempt, report });
         sleep(FAREWELL_PATIENCE).await;
     }
 
@@ -220,18 +224,15 @@ impl Part<'_> {
         let metrics = AttemptMetrics::new(plan.graph());
         let plan = Arc::new(plan);
         let outbox = self.outbox;
-        let context = context(
-            self.options,
-            deployment,
-            part,
-            &metrics,
-            &outbox,
-            self.runtime,
-        );
-        let attempt = Attempt::start(Arc::clone(&plan), context.await?)
+        let restoring = Restoring::new(deployment)?;
+        let store = shared_storage(self.options, restoring.job, self.runtime.clone()).await?;
+        let state = state(store, self.task, &restoring, &outbox, self.runtime);
+        let context = context(self.options, restoring, part, &metrics, &outbox, &state);
+        let attempt = Attempt::start(Arc::clone(&plan), context)
             .map_err(|error| Ending(ErrorChain(&error).to_string()))?;
         Ok(Work {
             attempt,
+            state,
             number: self.task.process.attempt,
             export: MetricsExport::new(metrics, plan.graph(), first..first + threads),
             plan,
@@ -321,50 +322,60 @@ fn job(deployment: &Deployment) -> JobId {
     JobId(u128::from(deployment.job_high) << 64 | u128::from(deployment.job_low))
 }
 
-async fn context(
+/// State files in the job's namespace, and copies of them.
+fn state(
+    store: JobStore,
+    task: &Task,
+    restoring: &Restoring,
+    outbox: &Outbox,
+    runtime: Handle,
+) -> PartState {
+    let discards = outbox.clone();
+    let stored = StoredFiles {
+        store,
+        attempt: restoring.attempt,
+        discard: Arc::new(move |checkpoint, file| discards.discard(checkpoint, file)),
+    };
+    PartState::new(stored, task.local_copies.as_deref(), restoring, runtime)
+}
+
+fn context(
     options: &JobOptions,
-    deployment: Deployment,
+    restoring: Restoring,
     part: ClusterPart,
     metrics: &AttemptMetrics,
     outbox: &Outbox,
-    runtime: Handle,
-) -> Result<AttemptContext, Ending> {
-    let number = AttemptNumber(deployment.attempt);
-    let job = job(&deployment);
-    let restored = deployment.restored.map(CheckpointId);
-    let subtasks = deployment.restore.into_iter().map(TryInto::try_into);
-    let subtasks: Result<_, super::wire::BadMessage> = subtasks.collect();
-    let restore = RestorePart {
-        subtasks: subtasks.map_err(|bad| Ending(bad.to_string()))?,
-    };
-    let store = shared_storage(options, job, runtime).await?;
-    let (reports, discards) = (outbox.clone(), outbox.clone());
+    state: &PartState,
+) -> AttemptContext {
+    let (reports, of_reports) = (outbox.clone(), state.clone());
     let AttemptOptions {
         placement,
         mode,
         buffer_timeout,
         serialize,
     } = AttemptOptions::new(options);
-    Ok(AttemptContext {
-        number,
-        restored,
-        restore,
+    AttemptContext {
+        number: restoring.attempt,
+        restored: restoring.restored,
+        restore: restoring.part,
         cluster: Some(part),
-        files: Arc::new(StoredFiles {
-            store,
-            attempt: number,
-            discard: Arc::new(move |checkpoint, file| discards.discard(checkpoint, file)),
-        }),
+        files: Arc::clone(&state.files) as Arc<dyn StateFiles>,
         placement,
         reports: Arc::new(move |report: AddressedReport| {
-            reports.say(process_message::Message::Report(Report::from(report)));
+            let attempt = report.attempt;
+            let restored = of_reports.on_report(&report.report);
+            reports.report(report);
+            if let Some(restored) = restored {
+                let report = Said::Restored(restored);
+                reports.report(AddressedReport { attempt, report });
+            }
         }),
         metrics: metrics.clone(),
         mode,
         buffer_timeout,
         clock: Clock::System,
         serialize,
-    })
+    }
 }
 
 /// The job's namespace, in which this process writes state files and nothing else.
@@ -389,6 +400,7 @@ async fn shared_storage(
 /// A part of an attempt that runs.
 struct Work {
     attempt: Attempt,
+    state: PartState,
     number: AttemptNumber,
     plan: Arc<JobPlan>,
     export: MetricsExport,
@@ -430,6 +442,7 @@ impl Work {
                 let notice: Result<(AttemptNumber, Notice), _> = notice.try_into();
                 let (attempt, notice) = notice.map_err(|bad| Ending(bad.to_string()))?;
                 if attempt == self.number {
+                    self.state.on_notice(&notice);
                     self.attempt.notify(notice);
                 }
                 Ok(false)

@@ -1,5 +1,5 @@
 //! The TaskManager: a supervisor that runs the process of each attempt, and keeps nothing between
-//! them.
+//! them but, if it is told to, a folder with copies of their state files.
 //!
 //! It belongs to whoever leads: it registers, and does what it is told until its stream ends or is
 //! silent for the heartbeat timeout. Then it kills its process, since nobody would know of it, and
@@ -9,6 +9,7 @@ mod child;
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_coordinator::ProcessId;
@@ -29,6 +30,7 @@ use super::wire::{
     VERSION, manager_message, manager_order, process_id,
 };
 use crate::data::BuildFingerprint;
+use crate::local_recovery::{Claimed, claim};
 
 use child::Child;
 
@@ -53,6 +55,15 @@ pub enum TaskManagerError {
         /// What it says.
         cause: String,
     },
+    /// Copies of state files can't be kept where they are to be.
+    #[error("keep local copies of state in `{directory}`")]
+    LocalRecovery {
+        /// The folder.
+        directory: String,
+        /// What is wrong with it.
+        #[source]
+        cause: std::io::Error,
+    },
     /// The operating system refused something.
     #[error("{what}")]
     System {
@@ -71,6 +82,14 @@ pub enum TaskManagerError {
 /// JobManager that isn't there is waited for.
 pub fn run_task_manager(options: TaskManagerOptions) -> Result<(), TaskManagerError> {
     check(&options).map_err(TaskManagerError::Options)?;
+    if let Some(recovery) = &options.local_recovery {
+        recovery
+            .check()
+            .map_err(|cause| TaskManagerError::LocalRecovery {
+                directory: recovery.directory.display().to_string(),
+                cause,
+            })?;
+    }
     // Processes die with the thread that started them, so everything is done on this one.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -121,6 +140,8 @@ struct Supervisor {
     options: TaskManagerOptions,
     build: BuildFingerprint,
     child: Option<Child>,
+    /// The folder of its copies, once it is known of which job.
+    copies: Option<Claimed>,
     /// SIGTERM, and SIGINT.
     signals: [Signal; 2],
 }
@@ -137,8 +158,10 @@ struct Registration {
 enum End {
     /// The leader is gone; look for the next.
     Gone(String),
-    /// There is nothing left to do.
-    Over,
+    /// The job is over.
+    Dismissed,
+    /// Somebody told this process to end.
+    Told,
 }
 
 impl Supervisor {
@@ -148,6 +171,7 @@ impl Supervisor {
             build: build_of_this_binary().map_err(|cause| system("read the binary", cause))?,
             signals: [on(SignalKind::terminate())?, on(SignalKind::interrupt())?],
             child: None,
+            copies: None,
             options,
         })
     }
@@ -161,7 +185,10 @@ impl Supervisor {
                         pause = RETRY_MIN;
                         tracing::info!(address, "registered");
                         match self.serve(registration).await {
-                            End::Over => return Ok(()),
+                            end @ (End::Dismissed | End::Told) => {
+                                self.remove_copies_after(&end);
+                                return Ok(());
+                            }
                             End::Gone(cause) => tracing::warn!(address, cause, "JobManager lost"),
                         }
                     }
@@ -176,10 +203,12 @@ impl Supervisor {
             let [terminate, interrupt] = &mut self.signals;
             tokio::select! {
                 () = sleep(pause) => pause = RETRY_MAX.min(pause * 2),
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
             }
         }
+        self.remove_copies_after(&End::Told);
+        Ok(())
     }
 
     async fn register(&self, address: &str) -> Result<Registration, Farewell> {
@@ -235,7 +264,7 @@ impl Supervisor {
                     match order {
                         Ok(Ok(Some(order))) => {
                             if self.obey(&registration, order).await {
-                                break End::Over;
+                                break End::Dismissed;
                             }
                         }
                         Ok(Ok(None)) => break End::Gone("it closed the stream".to_owned()),
@@ -250,8 +279,8 @@ impl Supervisor {
                     let alive = manager_message::Message::Alive(Alive {});
                     let _ = registration.says.send(message(alive));
                 }
-                _ = terminate.recv() => break End::Over,
-                _ = interrupt.recv() => break End::Over,
+                _ = terminate.recv() => break End::Told,
+                _ = interrupt.recv() => break End::Told,
             }
         };
         self.end_child().await;
@@ -303,11 +332,44 @@ impl Supervisor {
             parent: std::process::id(),
             heartbeat_timeout: Duration::from_millis(registration.welcome.heartbeat_timeout_millis),
             build: self.build,
+            local_copies: self.local_copies(&launch.job),
             job: launch.job.clone(),
         };
         let child = Child::start(&task, &launch, self.options.cluster.insecure);
         self.child = Some(child.map_err(|cause| format!("could not be started: {cause}"))?);
         Ok(())
+    }
+
+    /// Where the process that is to be started keeps copies of state files. If there is no such
+    /// place now, there may be for the next.
+    fn local_copies(&mut self, job: &str) -> Option<PathBuf> {
+        let recovery = self.options.local_recovery.as_ref()?;
+        if self
+            .copies
+            .as_ref()
+            .and_then(|claimed| claimed.of(job))
+            .is_none()
+        {
+            self.copies = None;
+            match claim(recovery, job, &self.options.name) {
+                Ok(claimed) => self.copies = Some(claimed),
+                Err(cause) => {
+                    let cause = ErrorChain(&cause);
+                    tracing::warn!(%cause, "this attempt goes without local copies of state");
+                }
+            }
+        }
+        let folder = self.copies.as_ref()?.of(job)?;
+        Some(folder.to_owned())
+    }
+
+    /// Copies outlive this process only if somebody may look for them.
+    fn remove_copies_after(&mut self, end: &End) {
+        let recovery = self.options.local_recovery.as_ref();
+        let comes_back = matches!(end, End::Told) && recovery.is_some_and(|local| local.keep);
+        if let Some(claimed) = self.copies.take().filter(|_| !comes_back) {
+            claimed.remove();
+        }
     }
 
     async fn end_child(&mut self) -> Option<(ProcessId, String)> {

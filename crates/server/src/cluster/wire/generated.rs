@@ -391,7 +391,7 @@ pub mod barrier {
 pub struct Report {
     #[prost(uint64, tag = "1")]
     pub attempt: u64,
-    #[prost(oneof = "report::Report", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "report::Report", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub report: ::core::option::Option<report::Report>,
 }
 /// Nested message and enum types in `Report`.
@@ -410,6 +410,8 @@ pub mod report {
         Committed(super::Committed),
         #[prost(message, tag = "7")]
         Failed(super::Failed),
+        #[prost(message, tag = "8")]
+        Restored(super::Restored),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -470,6 +472,19 @@ pub mod declined {
         #[prost(string, tag = "8")]
         WriteFailed(::prost::alloc::string::String),
     }
+}
+/// The state files that the subtasks of a process were restored from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Restored {
+    #[prost(uint64, tag = "1")]
+    pub files: u64,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// of those, copies on the machine's own disk
+    #[prost(uint64, tag = "3")]
+    pub local_files: u64,
+    #[prost(uint64, tag = "4")]
+    pub local_bytes: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Committed {

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use tidegate_types::message::{
-    self, AddressedReport, DeclineReason, FailureOrigin, SnapshotMetrics, SubtaskFailure,
+    self, AddressedReport, DeclineReason, FailureOrigin, RestoredFiles, SnapshotMetrics,
+    SubtaskFailure,
 };
 use tidegate_types::{AttemptNumber, CheckpointId, KeyedStateHandle, SubtaskId, SubtaskState};
 
 use super::declined::Reason;
 use super::{
     Acknowledged, Alive, BadMessage, Committed, Declined, Failed, KeyedState, ListState, Report,
-    Subtask, report, required,
+    Restored, Subtask, report, required,
 };
 
 impl From<AddressedReport> for Report {
@@ -39,6 +40,12 @@ impl From<AddressedReport> for Report {
             } => report::Report::Committed(Committed {
                 subtask: Some(subtask.into()),
                 checkpoint: checkpoint.0,
+            }),
+            message::Report::Restored(restored) => report::Report::Restored(Restored {
+                files: restored.files,
+                bytes: restored.bytes,
+                local_files: restored.local_files,
+                local_bytes: restored.local_bytes,
             }),
             message::Report::Failed(failure) => report::Report::Failed(Failed {
                 subtask: failure.subtask.map(Subtask::from),
@@ -78,6 +85,12 @@ impl TryFrom<Report> for AddressedReport {
                 checkpoint: CheckpointId(committed.checkpoint),
                 subtask: subtask(committed.subtask)?,
             },
+            report::Report::Restored(restored) => message::Report::Restored(RestoredFiles {
+                files: restored.files,
+                bytes: restored.bytes,
+                local_files: restored.local_files,
+                local_bytes: restored.local_bytes,
+            }),
             report::Report::Failed(failed) => message::Report::Failed(SubtaskFailure {
                 subtask: failed.subtask.map(SubtaskId::from),
                 origin: match failed.peer {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use prost::Message;
 use tidegate_types::message::{
-    AddressedReport, DeclineReason, FailureOrigin, Report as Said, SnapshotMetrics, SubtaskFailure,
+    AddressedReport, DeclineReason, FailureOrigin, Report as Said, RestoredFiles, SnapshotMetrics,
+    SubtaskFailure,
 };
 use tidegate_types::{
     AttemptNumber, CheckpointBarrier, CheckpointId, FileHandle, KeyGroupRange, KeyedPiece,
@@ -124,6 +125,14 @@ fn report() -> impl Strategy<Value = Said> {
         (id(), subtask()).prop_map(|(checkpoint, subtask)| Said::Committed {
             checkpoint,
             subtask,
+        }),
+        any::<[u64; 4]>().prop_map(|[files, bytes, local_files, local_bytes]| {
+            Said::Restored(RestoredFiles {
+                files,
+                bytes,
+                local_files,
+                local_bytes,
+            })
         }),
         (prop::option::of(subtask()), origin(), any::<String>()).prop_map(
             |(subtask, origin, cause)| Said::Failed(SubtaskFailure {
