@@ -208,7 +208,8 @@ fn restored(restored: &RestoredFiles) -> Option<String> {
     } = *restored;
     (files > 0).then(|| {
         format!(
-            "state was restored from {files} files, {}; {local_files} of them, {}, were local copies",
+            "state was restored from {files} files, {}; {local_files} of them, {}, were local \
+             copies",
             HumanBytes(bytes),
             HumanBytes(local_bytes)
         )

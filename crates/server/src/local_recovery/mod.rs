@@ -9,14 +9,14 @@
 //! there is, and a full or broken disk costs copies and nothing else.
 //!
 //! A copy stays as long as the next failure may need it ([`retained`]): those of the restored
-//! checkpoint until a newer one has completed, those of the latest completed one, and those of what
-//! is under way. A folder belongs to one TaskManager at a time, by a lock ([`folder`]).
+//! checkpoint until a newer one has completed, those of the latest completed one, and those of
+//! what is under way. A folder belongs to one TaskManager at a time, by a lock ([`folder`]).
 //!
-//! Invariants: what a restore reads is what the storage holds, byte by byte; no checkpoint fails, is
-//! declined or completes because of a copy; with nothing under way there are at most as many bytes
-//! of copies as the latest completed checkpoint has for the subtasks of this process.
+//! Invariants: what a restore reads is what the storage holds, byte by byte; no checkpoint fails,
+//! is declined or completes because of a copy; with nothing under way there are at most as many
+//! bytes of copies as the latest completed checkpoint has for the subtasks of this process.
 //!
-//! After Flink's task-local recovery (`TaskLocalStateStoreImpl`, `PrioritizedOperatorSubtaskState`).
+//! After Flink's task-local recovery (`TaskLocalStateStoreImpl`).
 
 mod copy;
 mod files;

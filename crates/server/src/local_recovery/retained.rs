@@ -8,7 +8,7 @@ use tidegate_types::CheckpointId;
 /// more, and forgets them.
 ///
 /// A checkpoint that completes is what the next attempt restores, so all that is older goes; what
-/// is newer may complete yet. Files that several checkpoints share stay as long as one of them does.
+/// is newer may complete yet. Files that several checkpoints share stay as long as one of those.
 #[derive(Debug, Default)]
 pub(super) struct Retained {
     /// What each checkpoint consists of: the restored one, and those acknowledged since.

@@ -179,6 +179,24 @@ fn a_missing_copy_is_fetched_and_there_for_the_next_failure() {
     assert_eq!(place.copies(), [place.copy_of(&file)]);
 }
 
+// LR-01
+#[test]
+fn each_file_comes_from_where_it_is() {
+    let (place, file, content) = after_a_checkpoint();
+    // The part of another TaskManager, which belongs to this one now.
+    let elsewhere = RecoverableFiles::new(place.stored(AttemptNumber(1)), None, None);
+    let mut other = elsewhere.create(CheckpointId(1), None, "count[1]").unwrap();
+    other.write_all(b"of another").unwrap();
+    let other = other.finish().unwrap();
+    let second = place.attempt(2, 1, &[file.clone(), other.clone()]);
+    assert_eq!(second.read(&other), b"of another");
+    assert_eq!(second.read(&file), content);
+    assert_eq!(second.locally(), (2, 1));
+    // And what had been its own belongs to another, which leaves it with what it needs.
+    place.attempt(3, 1, std::slice::from_ref(&other));
+    assert_eq!(place.copies(), [place.copy_of(&other)]);
+}
+
 // LR-03
 #[test]
 fn whatever_is_wrong_with_a_copy_the_state_is_the_right_one() {
@@ -222,7 +240,7 @@ fn a_damaged_file_is_noticed_without_a_copy_too() {
     let second = place.attempt(2, 1, std::slice::from_ref(&file));
     let error = second.files.open(&file).map(drop).unwrap_err();
     assert!(error.to_string().contains("is damaged"), "{error}");
-    assert_eq!(place.copies(), [PathBuf::new(); 0]);
+    assert_eq!(place.copies(), Vec::<PathBuf>::new());
 }
 
 // LR-02
@@ -238,7 +256,7 @@ fn copies_go_with_their_checkpoints() {
     attempt.copies.completed(CheckpointId(3));
     assert_eq!(place.copies(), [place.copy_of(&three)]);
     attempt.files.discard(CheckpointId(3), &three);
-    assert_eq!(place.copies(), [PathBuf::new(); 0]);
+    assert_eq!(place.copies(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -269,7 +287,7 @@ fn a_file_that_is_given_up_leaves_no_copy() {
         .unwrap();
     file.write_all(&bytes(LONG, 1)).unwrap();
     drop(file);
-    assert_eq!(place.copies(), [PathBuf::new(); 0]);
+    assert_eq!(place.copies(), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -285,7 +303,7 @@ fn savepoints_have_no_copies() {
         .unwrap();
     file.write_all(b"state").unwrap();
     let file = file.finish().unwrap();
-    assert_eq!(place.copies(), [PathBuf::new(); 0]);
+    assert_eq!(place.copies(), Vec::<PathBuf>::new());
     // Restored from one, a process has them.
     let next = place.attempt(2, 1, std::slice::from_ref(&file));
     assert_eq!(next.read(&file), b"state");
@@ -330,7 +348,7 @@ fn a_full_disk_declines_nothing() {
         // It isn't tried again before the next attempt, and old copies go as ever.
         attempt.write(10 * round + 2, &content);
         attempt.copies.completed(CheckpointId(10 * round + 2));
-        assert_eq!(place.copies(), [PathBuf::new(); 0]);
+        assert_eq!(place.copies(), Vec::<PathBuf>::new());
     }
 }
 
@@ -342,7 +360,7 @@ fn a_disk_that_fills_up_while_a_file_is_fetched_leaves_the_storage_to_read_from(
     fill_the_disk(&place, 2, 0);
     assert_eq!(second.read(&file), content);
     assert_eq!(second.locally(), (1, 0));
-    assert_eq!(place.copies(), [PathBuf::new(); 0]);
+    assert_eq!(place.copies(), Vec::<PathBuf>::new());
     let third = place.attempt(3, 1, std::slice::from_ref(&file));
     assert_eq!(third.read(&file), content);
     assert_eq!(place.copies(), [place.copy_of(&file)]);
