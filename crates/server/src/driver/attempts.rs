@@ -16,6 +16,7 @@ impl Driver {
         restored: Option<CheckpointId>,
         restore: RestorePlan,
     ) {
+        self.recovery.on_attempt(self.clock.elapsed(), number);
         let statistics = self.job.statistics();
         self.observer
             .on_attempt(statistics.latest_restored.as_ref());

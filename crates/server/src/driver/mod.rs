@@ -8,9 +8,11 @@ mod execution;
 mod in_process;
 mod injected;
 mod log;
+mod recovery;
 
 pub(crate) use execution::{Events, Execution, Launch};
 pub(crate) use in_process::{AttemptOptions, InProcess};
+pub(crate) use recovery::{look_interval, takes_records};
 
 use std::io;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use tidegate_coordinator::{
 };
 use tidegate_runtime::JobPlan;
 use tidegate_storage::JobStore;
+use tidegate_types::message::{AddressedReport, Report};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
@@ -32,6 +35,7 @@ use crate::storage_actions::StorageActions;
 use crate::waiting::{Observed, WaitingFor, Watch};
 
 use log::log;
+use recovery::{Milestone, Recovery, processes};
 
 /// How often the observer hears of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -55,8 +59,7 @@ pub(crate) struct Driver {
     observed: Option<Observed>,
     /// Whether clients have been told that every subtask runs.
     told_running: bool,
-    /// When the attempt failed that the current one takes the place of.
-    down_since: Option<Duration>,
+    recovery: Recovery,
     records_before: u64,
 }
 
@@ -103,7 +106,7 @@ impl Driver {
             tasks: JoinSet::new(),
             observed: None,
             told_running: false,
-            down_since: None,
+            recovery: Recovery::default(),
             records_before: 0,
         }
     }
@@ -124,11 +127,13 @@ impl Driver {
                 }
             }
             self.tell_whether_running();
+            self.look_for_first_record();
             if self.clock.elapsed() >= progress_due {
                 progress_due = self.clock.elapsed() + PROGRESS_INTERVAL;
                 self.show_progress();
             }
             event = self.wait(progress_due);
+            self.notice_commit(&event);
         }
     }
 
@@ -146,7 +151,11 @@ impl Driver {
             .next_deadline()
             .map(|deadline| self.clock.until(deadline));
         let progress = progress_due.saturating_sub(self.clock.elapsed());
-        let timeout = deadline.map_or(progress, |deadline| deadline.min(progress));
+        let look = self.recovery.until_look(self.clock.elapsed());
+        let timeout = [deadline, look]
+            .into_iter()
+            .flatten()
+            .fold(progress, Duration::min);
         match self.events.recv_timeout(timeout) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => JobEvent::Tick,
@@ -172,7 +181,7 @@ impl Driver {
             JobAction::Note(note) => {
                 log(&note);
                 if let JobNote::AttemptFailed { .. } = note {
-                    self.down_since.get_or_insert(self.clock.elapsed());
+                    self.recovery.on_failure(self.clock.elapsed());
                 }
                 self.observer.on_note(&note);
             }
@@ -220,10 +229,34 @@ impl Driver {
             self.told_running = running;
             self.shared.publish(self.job.statistics());
             self.shared.set_running(running);
-            if running && let Some(since) = self.down_since.take() {
-                let downtime = self.clock.elapsed().saturating_sub(since);
-                tracing::info!(?downtime, "all subtasks run again");
+            if running {
+                let told = self.recovery.on_running(self.clock.elapsed());
+                told.map(Milestone::log);
             }
+        }
+    }
+
+    fn look_for_first_record(&mut self) {
+        let now = self.clock.elapsed();
+        if !self.recovery.look_due(now) {
+            return;
+        }
+        let metrics = self.observed.as_ref().map(|observed| &observed.metrics);
+        if metrics.is_some_and(|metrics| processes(self.plan.graph(), metrics)) {
+            let told = self.recovery.on_record(now);
+            told.map(Milestone::log);
+        }
+    }
+
+    fn notice_commit(&mut self, event: &JobEvent) {
+        if let JobEvent::Report(AddressedReport {
+            attempt,
+            report: Report::Committed { .. },
+        }) = event
+        {
+            let now = self.clock.elapsed();
+            let told = self.recovery.on_committed(now, *attempt);
+            told.map(Milestone::log);
         }
     }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tidegate_runtime::{
     Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport, StateFiles,
+    SubtaskProgress,
 };
 use tidegate_storage::JobStore;
 use tidegate_types::message::{AddressedReport, Notice, Report as Said, SubtaskFailure};
@@ -22,7 +23,7 @@ use tidegate_types::{AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId,
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
@@ -36,7 +37,7 @@ use super::wire::{
     process_message, process_order,
 };
 use crate::data::{BuildFingerprint, ConnectOptions, Membership, connect};
-use crate::driver::AttemptOptions;
+use crate::driver::{AttemptOptions, look_interval, takes_records};
 use crate::files::StoredFiles;
 use crate::options::{CheckpointLocation, JobOptions};
 
@@ -236,6 +237,7 @@ impl Part<'_> {
             number: self.task.process.attempt,
             export: MetricsExport::new(metrics, plan.graph(), first..first + threads),
             plan,
+            processes: false,
             outbox,
             patience: self.task.heartbeat_timeout,
         })
@@ -404,14 +406,16 @@ struct Work {
     number: AttemptNumber,
     plan: Arc<JobPlan>,
     export: MetricsExport,
+    /// Whether any record has got past the sources here.
+    processes: bool,
     outbox: Outbox,
     patience: Duration,
 }
 
 impl Work {
     async fn until_told(mut self, mut orders: Streaming<ProcessOrder>) -> Result<(), Ending> {
-        let mut heartbeat = heartbeat(heartbeat_interval(self.patience).min(PROGRESS_INTERVAL));
-        let mut heard = Instant::now();
+        let began = Instant::now();
+        let (mut heard, mut tells) = (began, began);
         loop {
             tokio::select! {
                 order = timeout_at(heard + self.patience, orders.message()) => {
@@ -430,8 +434,20 @@ impl Work {
                         return Ok(());
                     }
                 }
-                _ = heartbeat.tick() => self.say_how_it_goes(),
+                () = sleep_until(tells) => {
+                    self.say_how_it_goes();
+                    tells = Instant::now() + self.progress_interval(began);
+                }
             }
+        }
+    }
+
+    /// The first record is told of soon after it has been processed: people wait for it.
+    fn progress_interval(&self, began: Instant) -> Duration {
+        let interval = heartbeat_interval(self.patience).min(PROGRESS_INTERVAL);
+        match self.processes {
+            true => interval,
+            false => interval.min(look_interval(began.elapsed())),
         }
     }
 
@@ -456,7 +472,13 @@ impl Work {
 
     fn say_how_it_goes(&mut self) {
         let busy = self.attempt.busy_workers();
-        let progress = Progress::new(self.export.changes(), &busy, self.plan.graph());
+        let changes = self.export.changes();
+        let graph = self.plan.graph();
+        let processed = |change: &SubtaskProgress| {
+            change.records_in > 0 && takes_records(graph, change.subtask)
+        };
+        self.processes |= changes.iter().any(processed);
+        let progress = Progress::new(changes, &busy, graph);
         self.outbox
             .say(process_message::Message::Progress(progress));
     }
