@@ -41,6 +41,12 @@ sim *args:
 survive *args:
     cargo run --release --example survive {{features}} -- {{args}}
 
+# Disturbs clusters of processes in every way there is, and checks their output; network faults need
+# root: `just chaos --minutes 10 --seed 7`.
+chaos *args:
+    cargo build --release -p tidegate --examples {{features}}
+    target/release/examples/chaos {{args}}
+
 # The documentation of all crates, as a browser would show it.
 doc:
     cargo doc --workspace --no-deps {{features}}

@@ -2,6 +2,8 @@
 
 use tidegate_coordinator::JobNote;
 
+use super::recovery::Milestone;
+
 pub(super) fn log(note: &JobNote) {
     match note {
         JobNote::CheckpointCompleted {
@@ -29,5 +31,16 @@ pub(super) fn log(note: &JobNote) {
             let attempt = attempt.map(|attempt| attempt.to_string());
             tracing::info!(attempt, %reason, %decision, "attempt failed");
         }
+    }
+}
+
+pub(super) fn log_milestone(milestone: Option<Milestone>) {
+    if let Some(Milestone {
+        what,
+        attempt,
+        after,
+    }) = milestone
+    {
+        tracing::info!(%attempt, ?after, "{what}");
     }
 }

@@ -34,8 +34,8 @@ use crate::progress::{Observer, Progress};
 use crate::storage_actions::StorageActions;
 use crate::waiting::{Observed, WaitingFor, Watch};
 
-use log::log;
-use recovery::{Milestone, Recovery, processes};
+use log::{log, log_milestone};
+use recovery::{Recovery, processes};
 
 /// How often the observer hears of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -230,8 +230,7 @@ impl Driver {
             self.shared.publish(self.job.statistics());
             self.shared.set_running(running);
             if running {
-                let told = self.recovery.on_running(self.clock.elapsed());
-                told.map(Milestone::log);
+                log_milestone(self.recovery.on_running(self.clock.elapsed()));
             }
         }
     }
@@ -243,8 +242,7 @@ impl Driver {
         }
         let metrics = self.observed.as_ref().map(|observed| &observed.metrics);
         if metrics.is_some_and(|metrics| processes(self.plan.graph(), metrics)) {
-            let told = self.recovery.on_record(now);
-            told.map(Milestone::log);
+            log_milestone(self.recovery.on_record(now));
         }
     }
 
@@ -255,8 +253,7 @@ impl Driver {
         }) = event
         {
             let now = self.clock.elapsed();
-            let told = self.recovery.on_committed(now, *attempt);
-            told.map(Milestone::log);
+            log_milestone(self.recovery.on_committed(now, *attempt));
         }
     }
 

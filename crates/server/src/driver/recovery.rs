@@ -75,17 +75,6 @@ pub(super) struct Milestone {
     pub(super) after: Duration,
 }
 
-impl Milestone {
-    pub(super) fn log(self) {
-        let Milestone {
-            what,
-            attempt,
-            after,
-        } = self;
-        tracing::info!(%attempt, ?after, "{what}");
-    }
-}
-
 impl Recovery {
     /// An attempt has failed.
     pub(super) fn on_failure(&mut self, now: Duration) {

@@ -82,7 +82,7 @@ struct ChaosArgs {
     #[arg(long)]
     loopback: bool,
 
-    /// Where to work; removed afterwards if all went well. Default: a new temporary folder.
+    /// Where to work; kept. Default: a new temporary folder, kept only if something goes wrong.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

@@ -32,7 +32,7 @@ impl Running {
             }
         }
         command
-            .env("RUST_LOG", "info")
+            .env("RUST_LOG", "info,tidegate_server::driver=debug")
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())

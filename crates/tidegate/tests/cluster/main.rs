@@ -5,6 +5,8 @@
 
 mod by_hand;
 #[cfg(feature = "zookeeper")]
+mod chaos;
+#[cfg(feature = "zookeeper")]
 mod ha;
 mod local_recovery;
 mod members;
