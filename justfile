@@ -44,8 +44,8 @@ survive *args:
 # Disturbs clusters of processes in every way there is, and checks their output; network faults need
 # root: `just chaos --minutes 10 --seed 7`.
 chaos *args:
-    cargo build --release -p tidegate --examples {{features}}
-    target/release/examples/chaos {{args}}
+    cargo build --release --example wordcount --example fraud {{features}}
+    cargo run --release --example chaos {{features}} -- {{args}}
 
 # The documentation of all crates, as a browser would show it.
 doc:
