@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_runtime::{
-    Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport, StateFiles,
-    SubtaskProgress,
+    Attempt, AttemptContext, AttemptMetrics, Clock, ClusterPart, JobPlan, MetricsExport,
+    StateFiles, SubtaskProgress,
 };
 use tidegate_storage::JobStore;
 use tidegate_types::message::{AddressedReport, Notice, Report as Said, SubtaskFailure};
