@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tidegate_types::message::Notice;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner, RestorePlan, SnapshotKind,
-    SnapshotLocation,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner, RestorePlan, Scale,
+    SnapshotKind, SnapshotLocation,
 };
 
-use crate::failure::{AbortReason, FailureReason, JobFailure};
-use crate::request::{Answer, RequestId};
+use crate::failure::{AbortReason, FailureReason, JobFailure, RescaleReason, RescaleRefusal};
+use crate::request::{Answer, RequestId, Rescaled};
 
 /// Which subtasks of an attempt get a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,9 @@ pub enum JobEnd {
     },
     /// Stopped on request.
     Cancelled,
+    /// Stopped because its process is to end. All its checkpoints are kept: whoever opens the
+    /// namespace next goes on (Flink's `SUSPENDED`).
+    Suspended,
     /// The restart strategy gave up, or a restart could not help.
     Failed(Box<JobFailure>),
 }
@@ -104,6 +107,22 @@ pub enum JobNote {
         /// What happens next.
         decision: RestartDecision,
     },
+    /// The next attempt is larger or smaller than the last one.
+    Rescaling {
+        /// The largest parallelism of the last one.
+        from: u32,
+        /// The largest parallelism of the next one.
+        to: u32,
+        /// Why.
+        reason: RescaleReason,
+    },
+    /// Every subtask runs at the new parallelism.
+    Rescaled(Rescaled),
+    /// The job stays as large as it is.
+    NotRescaled {
+        /// Why.
+        cause: RescaleRefusal,
+    },
 }
 
 /// One thing to do. The driver owns nothing and decides nothing: each action says all.
@@ -119,6 +138,8 @@ pub enum JobAction {
         attempt: AttemptNumber,
         /// The checkpoint that the plan is made of; `None` starts empty.
         restore: Option<CheckpointId>,
+        /// How large it is.
+        scale: Scale,
         /// What each subtask starts from.
         plan: Box<RestorePlan>,
     },

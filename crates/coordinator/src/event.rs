@@ -136,4 +136,12 @@ pub enum JobEvent {
     },
     /// Somebody asks to stop the job and keep its retained checkpoints.
     CancelRequested,
+    /// The process is to end: the job stops here, and goes on wherever it is started next.
+    SuspendRequested,
+    /// There is room for so many workers, whether they are in use or not. Never said where room
+    /// isn't limited.
+    Slots {
+        /// The most workers that an attempt can have.
+        slots: u32,
+    },
 }

@@ -339,6 +339,64 @@ pub(crate) fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
+/// Why a job is run larger or smaller than it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RescaleReason {
+    /// Somebody asked for it.
+    Requested,
+    /// The number of slots has changed.
+    Slots,
+}
+
+impl fmt::Display for RescaleReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Requested => "on request",
+            Self::Slots => "for the slots that there are",
+        })
+    }
+}
+
+/// Why a job was not rescaled. It runs on as it was, unless it has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RescaleRefusal {
+    /// Nothing can run in no subtasks.
+    #[error("a parallelism is at least `1`")]
+    Zero,
+    /// Not every subtask runs.
+    #[error("not every subtask of the job is running")]
+    NotRunning,
+    /// The job is over.
+    #[error("the job has ended")]
+    Ended,
+    /// The job is being stopped.
+    #[error("the job is being stopped with a savepoint")]
+    Stopping,
+    /// One after the other.
+    #[error("the job is being rescaled already")]
+    AlreadyRescaling,
+    /// The job would stand still until there are more.
+    #[error("that needs `{needed}` slots, and there are `{slots}`; start more TaskManagers first")]
+    TooFewSlots {
+        /// How many workers there would be.
+        needed: u32,
+        /// How many find room.
+        slots: u32,
+    },
+    /// The job, or its state, can't have this parallelism.
+    #[error("the job can't have this parallelism: {cause}")]
+    Unfit {
+        /// Why, with all its own causes, for people.
+        cause: String,
+    },
+    /// There is no checkpoint to go on from.
+    #[error("there was no checkpoint to go on from: {cause}")]
+    NoCheckpoint {
+        /// Why, for people.
+        cause: String,
+    },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,19 +30,22 @@ mod summary;
 
 pub use action::{JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision};
 pub use event::{DurableFacts, JobEvent, Now, Recovery};
-pub use failure::{AbortReason, FailureReason, JobFailure, StorageStep, TriggerRefusal, Waiting};
+pub use failure::{
+    AbortReason, FailureReason, JobFailure, RescaleReason, RescaleRefusal, StorageStep,
+    TriggerRefusal, Waiting,
+};
 pub use fleet::{
     Deployment, Fleet, FleetAction, FleetEvent, FleetSettings, ManagerId, ManagerInfo, ProcessId,
     WaitingForSlots,
 };
 pub use job::{Job, JobError};
-pub use request::{Answer, Request, RequestId};
+pub use request::{Answer, Request, RequestId, Rescaled};
 pub use restart::{ParseRestartError, RestartStrategy};
 pub use restore::{
     DisplayPlan, KeyGroupFault, OperatorOutlook, RestoreError, RestoreOutlook,
     adopt_max_parallelism, plan_restore, preview_restore, refuse_drained,
 };
-pub use settings::{CheckpointSettings, JobSettings, Retention, SettingsError};
+pub use settings::{CheckpointSettings, ElasticSettings, JobSettings, Retention, SettingsError};
 pub use statistics::{
     CheckpointStatistics, CheckpointStatus, CompletedSummary, FailedSummary, OperatorStatistics,
     RestoredSummary, Statistics, SubtaskStatistics,

@@ -45,7 +45,7 @@ pub(crate) enum Phase {
     /// doubt, for the next look at the store.
     Waiting { restart_at: Millis },
     /// Cancelled while a number or the store was on its way; its arrival ends the job.
-    Cancelling,
+    Cancelling { end: JobEnd },
     /// Nothing happens any more.
     Ended,
 }
@@ -72,17 +72,25 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) number: AttemptNumber,
+    /// When it was begun.
+    pub(crate) since: Millis,
     /// Subtasks that have not reported yet that they run.
     pub(crate) starting: BTreeSet<SubtaskId>,
     pub(crate) end: AttemptEnd,
 }
 
 impl Attempt {
-    pub(crate) fn new(number: AttemptNumber, graph: &JobGraph) -> Self {
+    pub(crate) fn new(number: AttemptNumber, graph: &JobGraph, since: Millis) -> Self {
         Attempt {
             number,
+            since,
             starting: graph.subtasks().into_iter().collect(),
             end: AttemptEnd::new(graph),
         }
+    }
+
+    /// Whether all subtasks do.
+    pub(crate) fn runs(&self) -> bool {
+        self.starting.is_empty()
     }
 }

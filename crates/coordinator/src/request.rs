@@ -1,10 +1,11 @@
 //! What people and programs ask of a running job, and what they are told.
 
 use std::fmt;
+use std::time::Duration;
 
 use tidegate_types::{CheckpointId, SnapshotFormat, SnapshotKind, SnapshotLocation};
 
-use crate::failure::{AbortReason, TriggerRefusal};
+use crate::failure::{AbortReason, RescaleRefusal, TriggerRefusal};
 use crate::statistics::CompletedSummary;
 
 /// Tells a request from all others of a job. Chosen by whoever asks.
@@ -44,6 +45,12 @@ pub enum Request {
         /// Which.
         checkpoint: CheckpointId,
     },
+    /// Take a checkpoint and go on from it with another parallelism, as if the job had been
+    /// started with that.
+    Rescale {
+        /// Number of subtasks of every operator whose parallelism nobody chose.
+        parallelism: u32,
+    },
 }
 
 /// What became of a request.
@@ -76,4 +83,21 @@ pub enum Answer {
         /// Which.
         checkpoint: CheckpointId,
     },
+    /// Every subtask runs at the new parallelism.
+    Rescaled(Rescaled),
+    /// The job runs on as it was.
+    NotRescaled(RescaleRefusal),
+}
+
+/// A rescale that has come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Rescaled {
+    /// The largest parallelism before.
+    pub from: u32,
+    /// The largest parallelism now.
+    pub to: u32,
+    /// The checkpoint in between; `None` if there was nothing to be done.
+    pub checkpoint: Option<CheckpointId>,
+    /// From the stop of the last attempt to the moment at which every subtask of the next ran.
+    pub downtime: Duration,
 }

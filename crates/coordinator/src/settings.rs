@@ -183,6 +183,30 @@ pub struct JobSettings {
     /// Whether a checkpoint may be restored though it holds state of operators that the job no
     /// longer has; that state is dropped. Default false. Since 0.1.
     pub allow_non_restored_state: bool,
+    /// Whether it may run smaller than it is meant to.
+    pub elastic: ElasticSettings,
+}
+
+/// What a job does when there aren't the slots that it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElasticSettings {
+    /// The smallest parallelism that the job may run at when slots are missing; it is raised again
+    /// when they are back. Default `None`: the job waits until all slots are there. At least 1.
+    /// Since 0.1.
+    pub parallelism_min: Option<u32>,
+    /// For how long the number of slots must have been the same before the job is fitted to it.
+    /// Default 10 s. Raised: fewer restarts while TaskManagers come and go, a longer wait when one
+    /// doesn't come back. Since 0.1.
+    pub stabilization_timeout: Duration,
+}
+
+impl Default for ElasticSettings {
+    fn default() -> Self {
+        ElasticSettings {
+            parallelism_min: None,
+            stabilization_timeout: Duration::from_secs(10),
+        }
+    }
 }
 
 impl JobSettings {
@@ -198,6 +222,9 @@ impl JobSettings {
     pub fn problems(&self) -> Vec<SettingsError> {
         let mut problems = self.checkpoints.problems();
         problems.extend(self.restart.validate().err());
+        let min = self.elastic.parallelism_min;
+        let min = min.map_or(Ok(()), |min| at_least_one("parallelism-min", min));
+        problems.extend(min.err());
         problems
     }
 }

@@ -111,6 +111,14 @@ pub enum RunError {
         /// The checkpoint that the next run goes on from; `None` if none is kept.
         latest: Option<CheckpointId>,
     },
+    /// It was stopped since its process is to end. Nothing of it was deleted.
+    #[error("job `{job}` was suspended; {}", goes_on(latest))]
+    Suspended {
+        /// Name of the job.
+        job: String,
+        /// The checkpoint that the next run goes on from; `None` starts anew.
+        latest: Option<CheckpointId>,
+    },
 }
 
 /// One reason follows on the line, more come on lines of their own.
@@ -118,6 +126,13 @@ fn list(reasons: &[String]) -> String {
     match reasons {
         [one] => one.clone(),
         many => many.iter().map(|reason| format!("\n  {reason}")).collect(),
+    }
+}
+
+fn goes_on(latest: &Option<CheckpointId>) -> String {
+    match latest {
+        Some(latest) => format!("the next run goes on from `{latest}`"),
+        None => "no checkpoint had completed, and the next run begins anew".to_owned(),
     }
 }
 

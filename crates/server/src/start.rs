@@ -13,7 +13,8 @@ use tokio::runtime::{Handle, Runtime};
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
 use crate::cluster::JobManagerOptions;
-use crate::cluster::jobmanager::OnCluster;
+use crate::cluster::describe;
+use crate::cluster::jobmanager::{JobOnCluster, OnCluster};
 use crate::driver::{Driver, Events, Execution, InProcess, Setup, on_own_thread};
 use crate::dry_run::dry_run;
 use crate::error::RunError;
@@ -101,13 +102,17 @@ fn start_where(
     let handle = runtime.handle().clone();
     let execution: Box<dyn Execution> = match jobmanager {
         None => {
-            let (plan, store) = (Arc::clone(&plan), store.clone());
-            Box::new(InProcess::new(plan, store, handle, options, events))
+            let store = store.clone();
+            Box::new(InProcess::new(store, handle, options, events))
         }
         Some(jobmanager) => {
-            let plan = Arc::clone(&plan);
-            let started = OnCluster::start(plan, options, &store, handle, jobmanager, events);
-            Box::new(started?)
+            let job = JobOnCluster {
+                description: describe(&plan, options),
+                name: options.name.clone(),
+                store: store.clone(),
+                events,
+            };
+            Box::new(OnCluster::start(job, jobmanager, handle)?)
         }
     };
     let driver = Driver::new(Setup {
@@ -255,6 +260,7 @@ async fn prepare(
     let restored = latest(&found).map(|latest| latest.id);
     let (settings, graph) = (options.settings.clone(), plan.graph().clone());
     let job = Job::new(store.job(), graph, settings, recovery(found)).map_err(unfit)?;
+    let job = job.with_scaling(plan.scaling().clone());
     let context = SubmitContext {
         job: store.job(),
         fresh: restored.is_none(),
@@ -324,6 +330,10 @@ impl Run {
                 let latest = latest.filter(|_| self.durable).map(|latest| latest.id);
                 self.runtime.block_on(sweep(self.driver.store()));
                 return Ended::Cancelled { latest };
+            }
+            JobEnd::Suspended => {
+                let latest = self.driver.job().latest_completed().map(|latest| latest.id);
+                return Ended::Suspended { latest };
             }
             JobEnd::Failed(failure) => return Ended::Failed(failure),
         };

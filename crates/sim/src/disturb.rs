@@ -7,6 +7,7 @@ use crate::invariants::Checked;
 use crate::outside::Outside;
 use crate::process::Process;
 use crate::storage;
+use crate::topology::PARALLELISM_MAX;
 use crate::trace::trace;
 use crate::world::World;
 
@@ -41,8 +42,17 @@ impl World {
             trace!(outside, "the clocks show {:?}", outside.clocks());
         }
         if outside.rng.chance(faults.cancel) {
-            trace!(outside, "somebody cancels");
-            process.feed(JobEvent::CancelRequested, outside)?;
+            let event = match outside.rng.chance(0.5) {
+                true => JobEvent::CancelRequested,
+                false => JobEvent::SuspendRequested,
+            };
+            trace!(outside, "somebody stops the job: {event:?}");
+            process.feed(event, outside)?;
+        }
+        if !self.healed && outside.rng.chance(outside.scenario.users.slots) {
+            let slots = outside.rng.between(0, u64::from(PARALLELISM_MAX) + 1) as u32;
+            trace!(outside, "there are {slots} slots");
+            process.feed(JobEvent::Slots { slots }, outside)?;
         }
         if !self.healed
             && let Some(what) = wish(process, outside)
@@ -77,6 +87,10 @@ fn wish(process: &Process, outside: &mut Outside) -> Option<Request> {
             directory: rng.chance(0.3).then_some(named),
             drain: rng.chance(users.drain),
         });
+    }
+    if rng.chance(users.rescale) {
+        let parallelism = rng.between(1, u64::from(PARALLELISM_MAX)) as u32;
+        return Some(Request::Rescale { parallelism });
     }
     if rng.chance(users.abort) {
         let checkpoint = process.watch.newest()?;

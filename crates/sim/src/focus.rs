@@ -47,6 +47,8 @@ fn eager() -> Users {
         stop: 0.003,
         drain: 0.1,
         abort: 0.002,
+        rescale: 0.002,
+        slots: 0.001,
         moves: 0.5,
         claims: 0.5,
     }

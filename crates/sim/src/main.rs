@@ -46,6 +46,7 @@ fn summary(seeds: usize, total: &Tally, seconds: f64) -> String {
         answers,
         savepoints,
         stops,
+        rescales,
         moves,
         ..
     } = total;
@@ -54,8 +55,8 @@ fn summary(seeds: usize, total: &Tally, seconds: f64) -> String {
         "{seeds} seeds, {steps} steps in {seconds:.1} s ({rate:.0}/s): {attempts} attempts in \
          {crashes} crashes, {completed} checkpoints completed, {aborted} aborted, {commits} \
          commits, {failed_writes} writes that failed or were in doubt, {damaged} messages lost or \
-         overtaken, {answers} answers, {savepoints} savepoints, {stops} stops, {moves} new \
-         namespaces; every promise was kept"
+         overtaken, {answers} answers, {savepoints} savepoints, {stops} stops, {rescales} \
+         rescales, {moves} new namespaces; every promise was kept"
     )
 }
 

@@ -52,6 +52,8 @@ pub struct Tally {
     pub damaged: u64,
     /// Savepoints that completed, with or without a stop.
     pub savepoints: u64,
+    /// Attempts that were larger or smaller than those before.
+    pub rescales: u64,
     /// Jobs that were stopped with one.
     pub stops: u64,
     /// New namespaces that went on from an old one's snapshot.
@@ -74,6 +76,7 @@ impl Tally {
         self.aborted += other.aborted;
         self.failed_writes += other.failed_writes;
         self.commits += other.commits;
+        self.rescales += other.rescales;
         self.damaged += other.damaged;
         self.savepoints += other.savepoints;
         self.stops += other.stops;

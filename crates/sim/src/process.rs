@@ -66,7 +66,7 @@ impl Process {
             late: Vec::new(),
             asleep: 0,
             end: None,
-            watch: Watch::new(outside.scenario.settings.checkpoints.clone()),
+            watch: Watch::new(outside.scenario.settings.clone()),
             before: AttemptNumber(outside.store.attempts_reserved),
             doomed: false,
             stale: Vec::new(),
@@ -114,6 +114,8 @@ impl Process {
                 self.drop_completed(&checkpoint, spared, outside);
             }
             JobAction::DiscardHistory(completed) => {
+                let newest = completed.last().map(|newest| newest.id);
+                outside.store.discarded = outside.store.discarded.max(newest);
                 let each = completed.iter().enumerate().map(|(index, checkpoint)| {
                     let spared = shared_with_later(&completed[index..]);
                     trace!(outside, "discard {}", checkpoint.id);
@@ -151,6 +153,7 @@ impl Process {
                 attempt,
                 restore,
                 plan,
+                ..
             } => self.start(attempt, restore, &plan, outside)?,
             JobAction::StopAttempt { attempt } => self.stop(attempt, outside),
             JobAction::Answer { request, answer } => {
@@ -298,6 +301,9 @@ impl Process {
         plan: &RestorePlan,
         outside: &mut Outside,
     ) -> Checked {
+        let graph = JobGraph::clone(self.core.job.graph());
+        outside.tally.rescales += u64::from(graph != self.graph);
+        self.graph = graph;
         trace!(outside, "start {number} from {restore:?}");
         outside.invariants.attempts.on_start(number)?;
         outside.invariants.announced.on_restore(restore)?;
@@ -420,6 +426,11 @@ impl Process {
             } => {
                 trace!(outside, "{attempt:?} failed: {reason}; {decision:?}");
             }
+            JobNote::Rescaling { from, to, reason } => {
+                trace!(outside, "rescaling from {from} to {to} {reason}");
+            }
+            JobNote::Rescaled(rescaled) => trace!(outside, "{rescaled:?}"),
+            JobNote::NotRescaled { cause } => trace!(outside, "not rescaled: {cause}"),
             JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),
             JobNote::CheckpointCompleted {
                 checkpoint, kind, ..

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use tidegate_coordinator::{CheckpointSettings, JobSettings, RestartStrategy, Retention};
+use tidegate_coordinator::{
+    CheckpointSettings, ElasticSettings, JobSettings, RestartStrategy, Retention,
+};
 use tidegate_types::{AlignmentMode, SnapshotFormat, SnapshotLocation};
 
 use crate::rng::Rng;
@@ -156,6 +158,10 @@ pub(crate) struct Users {
     pub(crate) drain: f64,
     /// They ask for an abort.
     pub(crate) abort: f64,
+    /// They ask for another parallelism.
+    pub(crate) rescale: f64,
+    /// Slots come or go, on a job that may run smaller.
+    pub(crate) slots: f64,
     /// Per job that was stopped, was cancelled or has failed: they go on in a new namespace.
     pub(crate) moves: f64,
     /// Per new namespace: it claims what it goes on from.
@@ -174,6 +180,8 @@ impl Users {
             stop: draw(0.001),
             drain: draw(0.3),
             abort: draw(0.002),
+            rescale: draw(0.002),
+            slots: draw(0.002),
             moves: draw(1.0),
             claims: draw(1.0),
         }
@@ -218,6 +226,7 @@ impl Scenario {
                 checkpoints: draw_settings(rng),
                 restart: draw_restart(rng),
                 allow_non_restored_state: false,
+                elastic: draw_elastic(rng),
             },
             faults,
             pace: Pace {
@@ -268,6 +277,13 @@ fn draw_settings(rng: &mut Rng) -> CheckpointSettings {
         ]),
         savepoint_dir: Some(SnapshotLocation::new("mem://savepoints")),
         ..CheckpointSettings::default()
+    }
+}
+
+fn draw_elastic(rng: &mut Rng) -> ElasticSettings {
+    ElasticSettings {
+        parallelism_min: rng.chance(0.3).then(|| rng.between(1, 2) as u32),
+        stabilization_timeout: Duration::from_millis(rng.between(1, 300)),
     }
 }
 

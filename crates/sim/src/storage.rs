@@ -183,6 +183,8 @@ pub(crate) fn apply(write: &Write, outside: &mut Outside) -> Checked {
         Write::Folder(_, location) => {
             store.make_folder(location);
         }
+        // One that was late and doesn't count any more.
+        Write::Pointer(id, _) if Some(*id) <= store.discarded => {}
         Write::Pointer(id, pointer) => {
             store.pointers.insert(*id, pointer.clone());
             restorable(store)?;

@@ -52,6 +52,8 @@ pub(crate) struct Store {
     pub(crate) folders: BTreeSet<SnapshotLocation>,
     pub(crate) metadata: BTreeMap<CheckpointId, CompletedCheckpoint>,
     pub(crate) elsewhere: BTreeMap<SnapshotLocation, CompletedCheckpoint>,
+    /// Pointers up to this one don't count, whenever they were written.
+    pub(crate) discarded: Option<CheckpointId>,
     pub(crate) pointers: BTreeMap<CheckpointId, Pointer>,
     /// Where savepoints were begun, and where claimed snapshots are being deleted.
     recorded: BTreeSet<SnapshotLocation>,
@@ -263,6 +265,7 @@ impl Store {
         let location = latest.unwrap_or_else(|| old.child(&id.to_string()));
         let mut from = self.elsewhere.get(&location)?.clone();
         (self.pointers, self.origin) = (BTreeMap::new(), None);
+        self.discarded = None;
         if claim {
             let pointer = Pointer {
                 location: Some(location.clone()),

@@ -9,13 +9,13 @@
 //! [`COPIES_MAX`] physical copies per record · at most [`HOPS_MAX`] broadcasts lie on a path*.
 
 use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
+use tidegate_types::{MaxParallelism, OperatorId, OperatorUid, Scale, Scaling};
 
 use crate::rng::Rng;
 
 /// Number of key groups of every operator: few, so that ranges of all sizes come up.
 const KEY_GROUPS: u32 = 8;
-const PARALLELISM_MAX: u64 = 3;
+pub(crate) const PARALLELISM_MAX: u32 = 3;
 const COPIES_MAX: u64 = 12;
 const HOPS_MAX: u32 = 2;
 
@@ -221,14 +221,19 @@ impl Topology {
             for (paths, more) in reach.paths.iter_mut().zip(&from.paths) {
                 *paths += more;
             }
-            reach.copies += from.copies * if broadcast { PARALLELISM_MAX } else { 1 };
+            reach.copies += from.copies
+                * if broadcast {
+                    u64::from(PARALLELISM_MAX)
+                } else {
+                    1
+                };
             reach.hops = reach.hops.max(from.hops + u32::from(broadcast));
         }
         reach
     }
 
-    /// The graph with a parallelism for each operator.
-    pub(crate) fn graph(&self, rng: &mut Rng) -> JobGraph {
+    /// The graph with a parallelism for each operator, and how it changes when the job is rescaled.
+    pub(crate) fn graph(&self, rng: &mut Rng) -> (JobGraph, Scaling) {
         let max_parallelism = self.key_groups();
         let operators: Vec<OperatorSpec> = self
             .kinds
@@ -238,7 +243,7 @@ impl Topology {
                 uid: OperatorUid(format!("{}{index}", kind.name())),
                 parallelism: match kind {
                     Kind::Enumerator { .. } => 1,
-                    _ => rng.between(1, PARALLELISM_MAX) as u32,
+                    _ => rng.between(1, u64::from(PARALLELISM_MAX)) as u32,
                 },
                 max_parallelism,
                 max_parallelism_derived: false,
@@ -246,14 +251,9 @@ impl Topology {
             })
             .collect();
         let edge = |link: &Link| {
-            let equal = operators[link.from].parallelism == operators[link.to].parallelism;
-            let is_assignment = matches!(self.kinds[link.from], Kind::Enumerator { .. });
             let partitioning = match link.exchange {
                 Exchange::Keyed => Partitioning::KeyGroups,
                 Exchange::Broadcast => Partitioning::Broadcast,
-                Exchange::Any if equal && !is_assignment && rng.chance(0.5) => {
-                    Partitioning::Forward
-                }
                 Exchange::Any => Partitioning::Rebalance,
             };
             Edge {
@@ -263,7 +263,23 @@ impl Topology {
             }
         };
         let edges = self.links.iter().map(edge).collect();
-        JobGraph { operators, edges }
+        let graph = JobGraph { operators, edges };
+        let flexible = self.draw_flexible(rng);
+        let chosen = graph.operator_ids().filter(|_| rng.chance(0.2)).collect();
+        let scaling = Scaling::new(graph.clone(), chosen, &flexible);
+        (scaling.apply(&graph, Scale::default()), scaling)
+    }
+
+    /// Edges that are forward edges where both sides are equally parallel.
+    fn draw_flexible(&self, rng: &mut Rng) -> Vec<usize> {
+        let mut flexible = Vec::new();
+        for (at, link) in self.links.iter().enumerate() {
+            let is_assignment = matches!(self.kinds[link.from], Kind::Enumerator { .. });
+            if link.exchange == Exchange::Any && !is_assignment && rng.chance(0.5) {
+                flexible.push(at);
+            }
+        }
+        flexible
     }
 
     /// The number of key groups of every operator.
@@ -298,7 +314,7 @@ mod tests {
             let mut rng = Rng::new(seed, 0);
             let sources = rng.between(1, 3) as u32;
             let topology = Topology::draw(&mut rng, sources);
-            let graph = topology.graph(&mut rng);
+            let (graph, _) = topology.graph(&mut rng);
             (seed, topology, graph)
         })
     }
@@ -363,6 +379,9 @@ mod tests {
         let right = topology.operator(Kind::Map, &[1], Exchange::Broadcast);
         let count = topology.operator(Kind::Count, &[left, right], Exchange::Keyed);
         assert_eq!((topology.paths(0, count), topology.paths(1, count)), (2, 0));
-        assert_eq!(topology.reaches[count].copies, 1 + PARALLELISM_MAX);
+        assert_eq!(
+            topology.reaches[count].copies,
+            1 + u64::from(PARALLELISM_MAX)
+        );
     }
 }

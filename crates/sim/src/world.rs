@@ -153,7 +153,7 @@ impl World {
             checkpoint_max,
             attempt_max: AttemptNumber(outside.store.attempts_reserved),
         };
-        let graph = outside.scenario.topology.graph(&mut outside.rng);
+        let (graph, scaling) = outside.scenario.topology.graph(&mut outside.rng);
         let settings = misread(outside.scenario.settings.clone(), outside.mutation);
         let parallelism: Vec<u32> = graph.operators.iter().map(|op| op.parallelism).collect();
         trace!(
@@ -166,7 +166,8 @@ impl World {
             facts,
         };
         let job = Job::new(outside.store.job(), graph.clone(), settings, recovery)
-            .map_err(|error| restorable_job(&error))?;
+            .map_err(|error| restorable_job(&error))?
+            .with_scaling(scaling);
         let core = Core::new(job, outside.store.origin.clone(), outside.mutation);
         let mut process = Process::new(core, graph, outside);
         process.feed(JobEvent::Start, outside)?;

@@ -86,7 +86,7 @@ found! {
         "transactions" | "output" | "cut";
     // A job that knows what it has lost refuses to go on, for ever.
     drop_before_pointer: DropBeforePointer within 500 by
-        "announced" | "restorable" | "liveness" | "ownership";
+        "announced" | "restorable" | "liveness" | "ownership" | "reachable";
     // BC-02
     unknown_is_not_done: UnknownIsNotDone within 500 by "restorable" | "reachable" | "announced";
     no_blocking: NoBlocking within 200 by "alignment";

@@ -11,6 +11,7 @@ mod key_group;
 mod key_hash;
 mod location;
 mod restore;
+mod scaling;
 mod time;
 
 pub mod checkpoint;
@@ -31,4 +32,5 @@ pub use key_group::{KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism};
 pub use key_hash::{HASH_ID, hash_bytes};
 pub use location::SnapshotLocation;
 pub use restore::{RestoreMode, RestorePart, RestorePlan, SubtaskRestore};
+pub use scaling::{Scale, Scaling};
 pub use time::{EventTime, Millis, UnixMillis};

@@ -79,6 +79,12 @@ impl CheckpointCoordinator {
         if reason.counts() && !kind.is_savepoint() {
             self.count_failure(id, reason.to_string());
         }
+        if reason != AbortReason::AttemptEnded && !kind.is_savepoint() {
+            self.signals.push(Signal::Aborted {
+                checkpoint: id,
+                reason: reason.to_string(),
+            });
+        }
         if kind.stops() && remains.triggered && reason != AbortReason::AttemptEnded {
             self.signals.push(Signal::Fail(FailureReason::StopFailed {
                 savepoint: id,

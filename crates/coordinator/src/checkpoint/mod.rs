@@ -24,6 +24,7 @@ mod trigger;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{DeclineReason, Notice, SnapshotMetrics};
@@ -60,6 +61,11 @@ pub(crate) enum Signal {
     Completed(CheckpointId),
     /// The savepoint of a stop is durable.
     Stopped(Stop),
+    /// A checkpoint came to nothing, and not because its attempt did.
+    Aborted {
+        checkpoint: CheckpointId,
+        reason: String,
+    },
     /// The attempt must not go on.
     Fail(FailureReason),
 }
@@ -209,6 +215,22 @@ impl CheckpointCoordinator {
 
     pub(crate) fn statistics_mut(&mut self) -> &mut Statistics {
         &mut self.statistics
+    }
+
+    /// How long a checkpoint may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    /// The next attempt has other subtasks.
+    ///
+    /// # Panics
+    /// If an attempt runs.
+    pub(crate) fn set_graph(&mut self, graph: Arc<JobGraph>) {
+        assert!(self.attempt.is_none(), "an attempt has one graph");
+        assert!(self.pending.is_empty(), "pending ends with its attempt");
+        self.subtasks = Arc::new(SubtaskTable::new(&graph));
+        self.graph = graph;
     }
 
     /// What has to be reacted to since the last call.

@@ -17,7 +17,8 @@ const QUEUED_MAX: usize = 1000;
 /// A request that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Queued {
-    pub(crate) request: RequestId,
+    /// Who asked; `None` if the job itself did.
+    pub(crate) request: Option<RequestId>,
     pub(crate) kind: SnapshotKind,
     pub(crate) format: SnapshotFormat,
     /// The folder to make a savepoint in; `None` for checkpoints.
@@ -72,7 +73,7 @@ impl RequestQueue {
             queue.retain(|queued| {
                 let waits_on = queued.deadline > now;
                 if !waits_on {
-                    expired.push(queued.request);
+                    expired.extend(queued.request);
                 }
                 waits_on
             });
@@ -87,7 +88,19 @@ impl RequestQueue {
             checkpoints,
         } = std::mem::take(self);
         let queued = savepoints.into_iter().chain(checkpoints);
-        queued.map(|queued| queued.request)
+        queued.filter_map(|queued| queued.request)
+    }
+
+    /// Whether a checkpoint for the job itself waits.
+    pub(crate) fn has_own(&self) -> bool {
+        self.checkpoints
+            .iter()
+            .any(|queued| queued.request.is_none())
+    }
+
+    /// Takes out what the job itself has asked for.
+    pub(crate) fn withdraw_own(&mut self) {
+        self.checkpoints.retain(|queued| queued.request.is_some());
     }
 
     /// Whether a stop waits.
@@ -112,7 +125,7 @@ mod tests {
 
     fn queued(request: u64, kind: SnapshotKind) -> Queued {
         Queued {
-            request: RequestId(request),
+            request: Some(RequestId(request)),
             kind,
             format: SnapshotFormat::Full,
             directory: None,
@@ -136,7 +149,7 @@ mod tests {
         let mut turns = Vec::new();
         while let Some(first) = queue.first(has_room).cloned() {
             assert_eq!(queue.pop(has_room), Some(first.clone()));
-            turns.push(first.request.0);
+            turns.extend(first.request.map(|request| request.0));
         }
         assert_eq!(queue.pop(has_room), None);
         turns

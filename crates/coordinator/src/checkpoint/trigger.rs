@@ -14,10 +14,10 @@ use crate::action::{JobAction, JobNote, NoticeTarget};
 use crate::failure::{AbortReason, StorageStep, TriggerRefusal};
 use crate::request::{Answer, Request, RequestId};
 
-use super::CheckpointCoordinator;
 use super::finalise::Finalising;
 use super::pending::{PendingCheckpoint, Stage};
 use super::queue::Queued;
+use super::{CheckpointCoordinator, Signal};
 
 /// What is triggered next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,8 @@ impl CheckpointCoordinator {
             }
             _ if !self.may_trigger() => Err(TriggerRefusal::NotRunning),
             _ if self.stops() => Err(TriggerRefusal::AlreadyQueued),
-            Request::Checkpoint { format } => self.checkpoint(request, format),
+            Request::Rescale { .. } => unreachable!("that is the job's own business"),
+            Request::Checkpoint { format } => self.checkpoint(Some(request), format),
             Request::Savepoint { directory } => {
                 self.savepoint(request, SnapshotKind::Savepoint, directory)
             }
@@ -64,9 +65,39 @@ impl CheckpointCoordinator {
         }
     }
 
+    /// Takes a checkpoint soon, for the job itself.
+    ///
+    /// # Errors
+    /// As for a request.
+    pub(crate) fn request_own(&mut self) -> Result<(), TriggerRefusal> {
+        if !self.may_trigger() {
+            return Err(TriggerRefusal::NotRunning);
+        }
+        if self.stops() {
+            return Err(TriggerRefusal::AlreadyQueued);
+        }
+        if !self.queue.has_room() {
+            let queued = self.queue.len();
+            return Err(TriggerRefusal::TooManyRequests { queued });
+        }
+        let queued = self.checkpoint(None, None)?;
+        self.queue.push(queued);
+        Ok(())
+    }
+
+    /// Whether it has not been triggered yet.
+    pub(crate) fn own_is_queued(&self) -> bool {
+        self.queue.has_own()
+    }
+
+    /// Nobody needs it any more.
+    pub(crate) fn withdraw_own(&mut self) {
+        self.queue.withdraw_own();
+    }
+
     fn checkpoint(
         &self,
-        request: RequestId,
+        request: Option<RequestId>,
         format: Option<SnapshotFormat>,
     ) -> Result<Queued, TriggerRefusal> {
         let format = format.unwrap_or(self.settings.format);
@@ -93,7 +124,7 @@ impl CheckpointCoordinator {
             return Err(TriggerRefusal::NoSavepointDirectory);
         }
         Ok(Queued {
-            request,
+            request: Some(request),
             kind,
             format: SnapshotFormat::Canonical,
             directory,
@@ -176,7 +207,7 @@ impl CheckpointCoordinator {
         };
         let deadline = now.after(self.settings.timeout);
         let mut pending = PendingCheckpoint::new(barrier, attempt, now, deadline, &self.subtasks);
-        pending.request = queued.map(|queued| queued.request);
+        pending.request = queued.and_then(|queued| queued.request);
         pending
     }
 
@@ -268,7 +299,13 @@ impl CheckpointCoordinator {
             Due::Request => {
                 if let Some(queued) = self.queue.pop(self.has_room()) {
                     counts = !queued.kind.is_savepoint();
-                    refuse(queued.request, TriggerRefusal::NoId { cause }, actions);
+                    match queued.request {
+                        Some(request) => refuse(request, TriggerRefusal::NoId { cause }, actions),
+                        None => self.signals.push(Signal::Aborted {
+                            checkpoint: self.ids.last().next(),
+                            reason: cause,
+                        }),
+                    }
                 }
             }
         }
@@ -278,13 +315,18 @@ impl CheckpointCoordinator {
         }
     }
 
+    /// Whether the last checkpoint of the job is durable or on its way, and it only has to end.
+    pub(crate) fn is_winding_down(&self) -> bool {
+        self.schedule.is_stopped() || self.stops()
+    }
+
     /// Whether every subtask runs and the job isn't as good as over.
     fn may_trigger(&self) -> bool {
         self.attempt.is_some() && !self.schedule.is_stopped()
     }
 
     /// Whether a stop with savepoint waits or is under way.
-    fn stops(&self) -> bool {
+    pub(crate) fn stops(&self) -> bool {
         self.queue.stops() || self.is_stopping()
     }
 

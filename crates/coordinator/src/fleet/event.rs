@@ -150,6 +150,9 @@ pub enum FleetAction {
     },
     /// Every process of the attempt has ended, or can't be heard of any more and ends by itself.
     Stopped(AttemptNumber),
+    /// The most workers that registered TaskManagers have room for, whether they are busy or not.
+    /// Whenever it changes; 0 before.
+    Slots(u32),
     /// For logs and progress lines: there are too few slots, and the attempt waits for more. Again
     /// whenever the numbers change.
     Waiting(WaitingForSlots),

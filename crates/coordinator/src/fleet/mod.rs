@@ -31,7 +31,7 @@ pub use event::{
     Deployment, FleetAction, FleetEvent, ManagerId, ManagerInfo, ProcessId, WaitingForSlots,
 };
 use launch::{Launch, Phase, Process, ProcessState};
-use slots::{Free, layout};
+use slots::{Free, capacity, layout};
 
 /// How patient a fleet is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub struct Fleet {
     /// Who ran which process last, by name.
     places: BTreeMap<String, u32>,
     told: Option<WaitingForSlots>,
+    /// The number of slots that was told last.
+    slots: u32,
 }
 
 impl Fleet {
@@ -77,6 +79,7 @@ impl Fleet {
             launch: None,
             places: BTreeMap::new(),
             told: None,
+            slots: 0,
         }
     }
 
@@ -106,6 +109,7 @@ impl Fleet {
         self.tick(now, actions);
         self.launch_if_possible(now, actions);
         self.conclude(actions);
+        self.count_slots(actions);
         if cfg!(debug_assertions) {
             self.check_invariants();
         }
@@ -319,6 +323,14 @@ impl Fleet {
             let attempt = launch.attempt;
             let process = ProcessId { attempt, index };
             actions.push(FleetAction::Launch { manager, process });
+        }
+    }
+
+    fn count_slots(&mut self, actions: &mut Vec<FleetAction>) {
+        let slots = self.managers.values().map(|manager| manager.info.slots);
+        let slots = capacity(&slots.collect::<Vec<_>>());
+        if std::mem::replace(&mut self.slots, slots) != slots {
+            actions.push(FleetAction::Slots(slots));
         }
     }
 

@@ -63,6 +63,16 @@ fn seats(processes: u32, threads: u32, free: &[Free]) -> Vec<ManagerId> {
     seats.into_iter().filter_map(fill).collect()
 }
 
+/// The most workers that TaskManagers with so many slots have room for, the same number on each
+/// that takes part.
+pub(super) fn capacity(slots: &[u32]) -> u32 {
+    let threads = slots.iter().map(|&threads| {
+        let room = slots.iter().filter(|&&slots| slots >= threads).count();
+        threads.saturating_mul(room as u32)
+    });
+    threads.max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,6 +149,15 @@ mod tests {
             for manager in seated {
                 prop_assert!(free[manager.0 as usize].slots >= layout.threads);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_has_room_has_a_layout(slots in prop::collection::vec(1u32..6, 0..6)) {
+            let room = capacity(&slots);
+            prop_assert!(room == 0 || chosen(room, &slots).is_some());
+            prop_assert_eq!(chosen(room + 1, &slots), None);
         }
     }
 }

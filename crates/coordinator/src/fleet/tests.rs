@@ -100,9 +100,11 @@ impl Hand {
         self.tell(FleetEvent::Stop { attempt })
     }
 
-    /// Everything since the last time, as one line each.
+    /// Everything since the last time, as one line each, but for the number of slots.
     fn said(&mut self) -> Vec<String> {
-        self.actions.drain(..).map(|action| line(&action)).collect()
+        let is_told = |action: &FleetAction| !matches!(action, FleetAction::Slots(_));
+        let actions = self.actions.drain(..).filter(is_told);
+        actions.map(|action| line(&action)).collect()
     }
 }
 
@@ -120,7 +122,23 @@ fn line(action: &FleetAction) -> String {
         FleetAction::Failed { attempt, cause } => format!("{attempt} failed: {cause}"),
         FleetAction::Stopped(attempt) => format!("{attempt} stopped"),
         FleetAction::Waiting(waiting) => waiting.to_string(),
+        FleetAction::Slots(slots) => format!("{slots} slots"),
     }
+}
+
+#[test]
+fn the_number_of_slots_is_told_when_it_changes() {
+    let mut hand = Hand::with_managers(2);
+    let told = |hand: &mut Hand| {
+        let lines: Vec<String> = hand.actions.drain(..).map(|action| line(&action)).collect();
+        lines
+    };
+    assert_eq!(told(&mut hand), ["1 slots", "2 slots"]);
+    let manager = ManagerId(1);
+    hand.tell(FleetEvent::ManagerHeard(manager));
+    let cause = "gone".to_owned();
+    hand.tell(FleetEvent::ManagerLost { manager, cause });
+    assert_eq!(told(&mut hand), ["1 slots"]);
 }
 
 #[test]

@@ -52,6 +52,9 @@ impl Job {
             actions.push(JobAction::StopAttempt { attempt });
         }
         self.checkpoints.end_attempt(actions);
+        if let Next::Restart { .. } = next {
+            self.note_restart();
+        }
         match threads {
             Threads::Running => self.phase = Phase::Stopping { attempt, next },
             Threads::Joined => self.settle(next, actions),
@@ -157,12 +160,12 @@ impl Job {
     ) {
         let restart_at = match self.phase {
             Phase::Recovering { restart_at } => restart_at,
-            Phase::Cancelling => {
+            Phase::Cancelling { .. } => {
                 // What turned out to be completed outlives the job, or not, like the rest.
                 if let Ok(completed) = completed.and_then(|found| self.check_recovered(found)) {
                     self.checkpoints.on_recovered(completed);
                 }
-                return self.settle(Next::End(JobEnd::Cancelled), actions);
+                return self.leave_cancelling(actions);
             }
             _ => return,
         };
@@ -217,14 +220,21 @@ impl Job {
         }
     }
 
-    pub(super) fn on_cancel(&mut self, actions: &mut Vec<JobAction>) {
-        let cancelled = Next::End(JobEnd::Cancelled);
+    /// Stops the job with this end, unless it has come to another.
+    pub(super) fn on_cancel(&mut self, end: &JobEnd, actions: &mut Vec<JobAction>) {
+        let cancelled = Next::End(end.clone());
         match &mut self.phase {
             Phase::Created | Phase::Waiting { .. } => self.settle(cancelled, actions),
-            Phase::ReservingAttempt | Phase::Recovering { .. } => self.phase = Phase::Cancelling,
+            Phase::ReservingAttempt | Phase::Recovering { .. } => {
+                self.phase = Phase::Cancelling { end: end.clone() };
+            }
             Phase::Active(attempt) => {
                 let number = attempt.number;
-                self.answer_not_stopped("the job was cancelled", actions);
+                let how = match end {
+                    JobEnd::Suspended => "the job was suspended",
+                    _ => "the job was cancelled",
+                };
+                self.answer_not_stopped(how, actions);
                 self.stop_attempt(number, Threads::Running, cancelled, actions);
             }
             Phase::Stopping { next, .. } | Phase::Settling { next } => {
@@ -233,7 +243,13 @@ impl Job {
                 }
             }
             // A job that has done everything is finished rather than cancelled.
-            Phase::MarkingFinished { .. } | Phase::Cancelling | Phase::Ended => {}
+            Phase::MarkingFinished { .. } | Phase::Cancelling { .. } | Phase::Ended => {}
+        }
+    }
+
+    pub(super) fn leave_cancelling(&mut self, actions: &mut Vec<JobAction>) {
+        if let Phase::Cancelling { end } = self.take_phase() {
+            self.settle(Next::End(end), actions);
         }
     }
 

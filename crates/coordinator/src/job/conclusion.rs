@@ -6,7 +6,7 @@ use tidegate_types::message::WriteOutcome;
 use crate::action::{JobAction, JobEnd};
 use crate::checkpoint::{Stop, answer};
 use crate::end::Conclusion;
-use crate::failure::{FailureReason, StorageStep};
+use crate::failure::{FailureReason, RescaleRefusal, StorageStep};
 use crate::lifecycle::{Next, Phase, Threads};
 use crate::request::Answer;
 use crate::settings::Retention;
@@ -107,6 +107,7 @@ impl Job {
         if !self.keeps_checkpoints(&end) {
             self.checkpoints.drop_retained(actions);
         }
+        self.not_rescaled(RescaleRefusal::Ended, actions);
         self.phase = Phase::Ended;
         actions.push(JobAction::End(end));
     }
@@ -115,6 +116,7 @@ impl Job {
         match end {
             JobEnd::Finished => false,
             JobEnd::Stopped { drained, .. } => !drained,
+            JobEnd::Suspended => true,
             JobEnd::Cancelled => self.retention == Retention::RetainOnCancellation,
             // A job that has been changed so that it doesn't fit is no reason to lose its state.
             JobEnd::Failed(failure) => {

@@ -7,23 +7,25 @@
 mod between;
 mod conclusion;
 mod error;
+mod rescale;
 
 pub use error::JobError;
 
 use conclusion::not_stopped;
+use rescale::Elastic;
 
 use std::sync::Arc;
 
 use tidegate_types::graph::JobGraph;
 use tidegate_types::message::{AddressedReport, Report, SubtaskFailure, WriteOutcome};
-use tidegate_types::{AttemptNumber, CompletedCheckpoint, JobId, Millis, SubtaskId};
+use tidegate_types::{AttemptNumber, CompletedCheckpoint, JobId, Millis, Scaling, SubtaskId};
 
 use crate::action::{JobAction, JobEnd};
 use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal};
 use crate::event::{JobEvent, Now, Recovery};
 use crate::failure::{FailureReason, StorageStep, TriggerRefusal};
 use crate::lifecycle::{Attempt, Next, Phase};
-
+use crate::request::Request;
 use crate::restart::Restarts;
 use crate::restore::{plan_restore, refuse_drained};
 use crate::settings::{JobSettings, Retention};
@@ -74,6 +76,7 @@ pub struct Job {
     phase: Phase,
     checkpoints: CheckpointCoordinator,
     restarts: Restarts,
+    elastic: Elastic,
     /// The largest attempt number ever seen.
     attempt_max: AttemptNumber,
     /// Attempts above this number are of this `Job`; what those below write is not its business.
@@ -136,9 +139,22 @@ impl Job {
             ),
             graph,
             restarts: Restarts::new(settings.restart),
+            elastic: Elastic::new(Scaling::default(), settings.elastic),
             attempt_max,
             attempt_before: attempt_max,
         })
+    }
+
+    /// Says what depends on how large the job is run. Without it no operator's parallelism changes.
+    #[must_use]
+    pub fn with_scaling(mut self, scaling: Scaling) -> Self {
+        self.elastic.scaling = scaling;
+        self
+    }
+
+    /// The graph of the attempt that runs, or of the last one.
+    pub fn graph(&self) -> &Arc<JobGraph> {
+        &self.graph
     }
 
     /// Takes one event and appends what to do to `actions`, in the order in which it must be
@@ -158,6 +174,7 @@ impl Job {
         self.release_bases(actions);
         self.conclude_if_over(actions);
         self.restart_if_due(actions);
+        self.adapt(actions);
         self.checkpoints.trigger_due(actions);
         self.release_bases(actions);
         if cfg!(debug_assertions) {
@@ -171,7 +188,10 @@ impl Job {
         match self.phase {
             Phase::Ended => None,
             Phase::Waiting { restart_at } => Some(restart_at),
-            _ => self.checkpoints.deadline(),
+            _ => [self.checkpoints.deadline(), self.adapt_deadline()]
+                .into_iter()
+                .flatten()
+                .min(),
         }
     }
 
@@ -252,6 +272,11 @@ impl Job {
             }
             JobEvent::Recovered { completed } => self.on_recovered(completed, actions),
             JobEvent::MarkedFinished { outcome } => self.on_marked_finished(outcome, actions),
+            JobEvent::Requested {
+                request,
+                what: Request::Rescale { parallelism },
+            } => self.on_rescale_requested(request, parallelism, actions),
+            JobEvent::Slots { slots } => self.on_slots(slots),
             JobEvent::Requested { request, what } => {
                 self.checkpoints.on_requested(request, what, actions);
             }
@@ -264,7 +289,8 @@ impl Job {
                 self.leave_settling(actions);
             }
             JobEvent::Deleted { checkpoint } => self.checkpoints.on_deleted(checkpoint),
-            JobEvent::CancelRequested => self.on_cancel(actions),
+            JobEvent::CancelRequested => self.on_cancel(&JobEnd::Cancelled, actions),
+            JobEvent::SuspendRequested => self.on_cancel(&JobEnd::Suspended, actions),
         }
     }
 
@@ -283,7 +309,7 @@ impl Job {
     ) {
         match self.phase {
             Phase::ReservingAttempt => {}
-            Phase::Cancelling => return self.settle(Next::End(JobEnd::Cancelled), actions),
+            Phase::Cancelling { .. } => return self.leave_cancelling(actions),
             _ => return,
         }
         let cause = match outcome {
@@ -305,17 +331,18 @@ impl Job {
 
     fn start_attempt(&mut self, attempt: AttemptNumber, actions: &mut Vec<JobAction>) {
         self.attempt_max = attempt;
-        let latest = self.checkpoints.latest();
-        let restore = latest.map(|checkpoint| checkpoint.id);
-        match plan_restore(&self.graph, latest, self.allow_non_restored_state) {
+        match self.plan_attempt(actions) {
             Ok(plan) => {
+                let latest = self.checkpoints.latest();
+                let restore = latest.map(|checkpoint| checkpoint.id);
                 let restored = latest.map(|from| RestoredSummary::new(from, self.now.wall));
                 self.checkpoints.statistics_mut().on_restored(restored);
-                self.phase = Phase::Active(Attempt::new(attempt, &self.graph));
+                self.phase = Phase::Active(Attempt::new(attempt, &self.graph, self.now.monotonic));
                 let plan = Box::new(plan);
                 actions.push(JobAction::StartAttempt {
                     attempt,
                     restore,
+                    scale: self.elastic.scale(),
                     plan,
                 });
             }
@@ -372,11 +399,12 @@ impl Job {
         }
         match report {
             Report::Running { subtask } => {
-                if attempt.starting.remove(&subtask) && attempt.starting.is_empty() {
+                if attempt.starting.remove(&subtask) && attempt.runs() {
                     self.checkpoints.start(number, actions);
                     if attempt.end.sources_ended() {
                         self.checkpoints.on_sources_ended();
                     }
+                    self.on_all_running(actions);
                 }
             }
             Report::Declined {
@@ -439,14 +467,16 @@ impl Job {
             };
             let number = attempt.number;
             match signal {
-                Signal::Completed(checkpoint) => {
-                    if attempt.end.on_completed(checkpoint) {
-                        self.checkpoints.wind_down(actions);
-                    }
-                }
+                Signal::Completed(checkpoint) => match attempt.end.on_completed(checkpoint) {
+                    true => self.checkpoints.wind_down(actions),
+                    false => self.rescale_if_checkpointed(actions),
+                },
                 Signal::Stopped(stop) => {
                     attempt.end.on_stopped(stop);
                     self.checkpoints.wind_down(actions);
+                }
+                Signal::Aborted { checkpoint, reason } => {
+                    self.on_checkpoint_aborted(checkpoint, &reason, actions);
                 }
                 Signal::Fail(reason) => self.on_attempt_failed(number, reason, actions),
             }

@@ -6,7 +6,7 @@ use tidegate_types::graph::{Edge, GraphError, OperatorRole, OperatorSpec, Partit
 use tidegate_types::message::{DeclineReason, Notice, SnapshotMetrics};
 use tidegate_types::{
     CheckpointBarrier, CheckpointId, FileHandle, HASH_ID, KeyGroupRange, KeyedStateHandle,
-    MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, Owner, RestorePlan,
+    MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, Owner, RestorePlan, Scale,
     SnapshotFormat, SnapshotKind, SnapshotLocation, SubtaskRestore, SubtaskState, UnixMillis,
 };
 
@@ -227,6 +227,7 @@ fn an_attempt_starts_from_the_latest_checkpoint() {
         [JobAction::StartAttempt {
             attempt,
             restore: Some(CheckpointId(10)),
+            scale: Scale::default(),
             plan: Box::new(RestorePlan {
                 operators: vec![plan(vec![]), plan(vec![handle])],
             }),

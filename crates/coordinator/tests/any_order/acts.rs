@@ -39,8 +39,13 @@ impl World {
                 let barrier = &self.barriers[&checkpoint];
                 let base = barrier
                     .base
-                    .map(|base| &self.acknowledged[&(base, subtask)].1);
-                state(barrier, subtask, base)
+                    .and_then(|base| self.acknowledged.get(&(base, subtask)));
+                state(
+                    &self.graphs[&attempt],
+                    barrier,
+                    subtask,
+                    base.map(|(_, state)| state),
+                )
             }
         };
         let first = (attempt, state.clone());
@@ -64,12 +69,13 @@ impl World {
             Op::Answer(index, fate) => self.answer(index, fate),
             Op::Acknowledge(checkpoint, subtask) => {
                 if let Some((id, attempt)) = self.pick_triggered(checkpoint) {
-                    self.acknowledge(id, attempt, self.pick_subtask(subtask));
+                    let subtasks = self.subtasks_in(attempt);
+                    self.acknowledge(id, attempt, subtasks[subtask % subtasks.len()]);
                 }
             }
             Op::AcknowledgeAll(checkpoint) => {
                 if let Some((id, attempt)) = self.pick_triggered(checkpoint) {
-                    for subtask in self.graph.subtasks() {
+                    for subtask in self.subtasks_in(attempt) {
                         self.acknowledge(id, attempt, subtask);
                     }
                 }
@@ -93,8 +99,8 @@ impl World {
             }
             Op::RunAll => self.run_all(),
             Op::EndSource(index) => {
-                let (operator, index) = (OperatorId(1), index as u32 % 2);
-                self.end_source(SubtaskId { operator, index });
+                let readers = self.subtasks_of(OperatorRole::Reader);
+                self.end_source(readers[index % readers.len()]);
             }
             Op::Commit(checkpoint, index) => {
                 if let Some((checkpoint, attempt)) = self.pick_triggered(checkpoint)
@@ -118,17 +124,13 @@ impl World {
                 }
             }
             Op::Request(index) => self.request(index),
+            Op::Rescale(parallelism) => self.ask(Request::Rescale { parallelism }),
+            Op::Slots(slots) => self.step(JobEvent::Slots { slots }),
             Op::Nonsense(number) => self.nonsense(number),
         }
     }
 
     fn request(&mut self, index: usize) {
-        if self.end.is_some() {
-            return;
-        }
-        self.requests += 1;
-        let request = RequestId(self.requests);
-        self.unanswered.insert(request);
         let directory = Some(SnapshotLocation::new("file:///savepoints"));
         let what = match index % 8 {
             0..3 => Request::Checkpoint { format: None },
@@ -143,6 +145,16 @@ impl World {
                     .map_or(CheckpointId(99), |(id, _)| id),
             },
         };
+        self.ask(what);
+    }
+
+    fn ask(&mut self, what: Request) {
+        if self.end.is_some() {
+            return;
+        }
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.unanswered.insert(request);
         self.step(JobEvent::Requested { request, what });
     }
 
@@ -172,7 +184,7 @@ impl World {
         self.report(attempt, report);
     }
 
-    fn subtasks_of(&self, role: OperatorRole) -> Vec<SubtaskId> {
+    pub(crate) fn subtasks_of(&self, role: OperatorRole) -> Vec<SubtaskId> {
         self.graph.subtasks_where(|op| op.role == role)
     }
 

@@ -31,8 +31,7 @@ pub(crate) fn graph() -> JobGraph {
 }
 
 /// What the subtask owns; anything at all if the job has no such subtask.
-fn key_groups(subtask: SubtaskId) -> KeyGroupRange {
-    let graph = graph();
+fn key_groups(graph: &JobGraph, subtask: SubtaskId) -> KeyGroupRange {
     let spec = graph.operators.get(subtask.operator.0 as usize);
     match spec.filter(|spec| subtask.index < spec.parallelism) {
         Some(spec) => spec.max_parallelism.range(subtask.index, spec.parallelism),
@@ -43,6 +42,7 @@ fn key_groups(subtask: SubtaskId) -> KeyGroupRange {
 
 /// A new file of its own, and some of what the subtask had in the base of the checkpoint.
 pub(crate) fn state(
+    graph: &JobGraph,
     barrier: &CheckpointBarrier,
     subtask: SubtaskId,
     base: Option<&SubtaskState>,
@@ -70,7 +70,7 @@ pub(crate) fn state(
     SubtaskState {
         keyed: Some(KeyedStateHandle {
             pieces,
-            key_groups: key_groups(subtask),
+            key_groups: key_groups(graph, subtask),
         }),
         ..SubtaskState::default()
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_coordinator::CheckpointSettings;
+use tidegate_coordinator::{CheckpointSettings, ElasticSettings};
 use tidegate_types::SnapshotFormat;
 
 /// What happens next. Numbers pick among what is possible at that moment.
@@ -28,6 +28,10 @@ pub(crate) enum Op {
     LateWrite(usize),
     /// Somebody asks for a snapshot, a stop, or an abort.
     Request(usize),
+    /// Somebody asks for another parallelism.
+    Rescale(u32),
+    /// TaskManagers come and go.
+    Slots(u32),
     Nonsense(u64),
 }
 
@@ -62,12 +66,23 @@ pub(crate) fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => a.prop_map(Op::Fail),
         1 => a.prop_map(Op::LateWrite),
         3 => a.prop_map(Op::Request),
+        2 => (0u32..5).prop_map(Op::Rescale),
+        1 => (0u32..5).prop_map(Op::Slots),
         1 => any::<u64>().prop_map(Op::Nonsense),
     ];
     prop::collection::vec(op, 0..400)
 }
 
-pub(crate) fn settings() -> impl Strategy<Value = CheckpointSettings> {
+pub(crate) fn settings() -> impl Strategy<Value = (CheckpointSettings, ElasticSettings)> {
+    let min = prop_oneof![Just(None), (1u32..3).prop_map(Some)];
+    let elastic = min.prop_map(|parallelism_min| ElasticSettings {
+        parallelism_min,
+        stabilization_timeout: Duration::from_millis(150),
+    });
+    (checkpoint_settings(), elastic)
+}
+
+fn checkpoint_settings() -> impl Strategy<Value = CheckpointSettings> {
     let interval = prop_oneof![Just(None), (1u64..300).prop_map(Some)];
     let tolerable = prop_oneof![Just(None), (0u32..4).prop_map(Some)];
     let format = prop_oneof![

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_coordinator::{
-    CheckpointSettings, Job, JobAction, JobEnd, JobEvent, JobSettings, Now, Recovery, RequestId,
-    RestartStrategy,
+    CheckpointSettings, ElasticSettings, Job, JobAction, JobEnd, JobEvent, JobSettings, Now,
+    Recovery, RequestId, RestartStrategy,
 };
-use tidegate_types::graph::JobGraph;
+use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::message::{Notice, WriteOutcome};
 use tidegate_types::{
     AttemptNumber, CheckpointBarrier, CheckpointId, CompletedCheckpoint, FileHandle, JobId, Millis,
-    Owner, SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
+    Owner, RestorePlan, Scaling, SnapshotKind, SubtaskId, SubtaskState, UnixMillis,
 };
 
 use crate::job::graph;
@@ -21,6 +21,8 @@ use crate::ops::Fate;
 pub(crate) struct World {
     pub(crate) job: Job,
     pub(crate) graph: JobGraph,
+    /// That of each attempt.
+    pub(crate) graphs: BTreeMap<u64, JobGraph>,
     pub(crate) max_concurrent: usize,
     pub(crate) now: u64,
     /// Actions that have not been answered.
@@ -76,7 +78,7 @@ fn is_cleaning(action: &JobAction) -> bool {
 }
 
 impl World {
-    pub(crate) fn new(checkpoints: CheckpointSettings) -> Self {
+    pub(crate) fn new((checkpoints, elastic): (CheckpointSettings, ElasticSettings)) -> Self {
         let max_concurrent = checkpoints.max_concurrent as usize;
         let restart = RestartStrategy::FixedDelay {
             attempts: u32::MAX,
@@ -86,11 +88,14 @@ impl World {
             checkpoints,
             restart,
             allow_non_restored_state: false,
+            elastic,
         };
         let job = Job::new(JobId(1), graph(), settings, Recovery::default()).unwrap();
+        let job = job.with_scaling(Scaling::new(graph(), vec![], &[]));
         let mut world = World {
             job,
             graph: graph(),
+            graphs: BTreeMap::new(),
             max_concurrent,
             now: 0,
             outstanding: vec![],
@@ -121,6 +126,10 @@ impl World {
         };
         world.step(JobEvent::Start);
         world
+    }
+
+    pub(crate) fn subtasks_in(&self, attempt: u64) -> Vec<SubtaskId> {
+        self.graphs[&attempt].subtasks()
     }
 
     pub(crate) fn step(&mut self, event: JobEvent) {
@@ -181,8 +190,14 @@ impl World {
                 }
             }
             JobAction::StartAttempt {
-                attempt, restore, ..
-            } => self.on_start(*attempt, *restore),
+                attempt,
+                restore,
+                plan,
+                ..
+            } => {
+                self.on_scale(*attempt, plan);
+                self.on_start(*attempt, *restore);
+            }
             JobAction::StopAttempt { attempt } => {
                 assert_eq!(attempt.0, self.attempt, "the last attempt is stopped");
                 self.under_way.clear();
@@ -200,12 +215,7 @@ impl World {
                 self.outstanding.push(action);
             }
             JobAction::MarkFinished { checkpoint } => {
-                assert_eq!(self.store.keys().next_back(), Some(checkpoint));
-                let ended = self.sources_ended.len() == 2 && *checkpoint > self.ended_after;
-                assert!(
-                    ended || self.triggered[checkpoint].1.drains(),
-                    "the last one was triggered after all sources had ended"
-                );
+                self.on_mark(*checkpoint);
                 self.outstanding.push(action);
             }
             JobAction::End(end) => self.on_end(end),
@@ -279,7 +289,7 @@ impl World {
         match &self.end {
             Some(JobEnd::Finished) => true,
             Some(JobEnd::Stopped { drained, .. }) => *drained,
-            Some(JobEnd::Cancelled | JobEnd::Failed(_)) | None => false,
+            Some(JobEnd::Cancelled | JobEnd::Suspended | JobEnd::Failed(_)) | None => false,
         }
     }
 
@@ -316,6 +326,26 @@ impl World {
                 assert!(!self.store.contains_key(&checkpoint));
             }
         }
+    }
+
+    fn on_scale(&mut self, attempt: AttemptNumber, plan: &RestorePlan) {
+        self.graph = JobGraph::clone(self.job.graph());
+        self.graphs.insert(attempt.0, self.graph.clone());
+        let subtasks = plan.operators.iter().map(Vec::len);
+        let operators = self.graph.operators.iter();
+        let parallelism = operators.map(|op| op.parallelism as usize);
+        assert!(subtasks.eq(parallelism), "everybody knows what to restore");
+    }
+
+    /// The job is to be marked as finished.
+    fn on_mark(&self, checkpoint: CheckpointId) {
+        assert_eq!(self.store.keys().next_back(), Some(&checkpoint));
+        let readers = self.subtasks_of(OperatorRole::Reader);
+        let ended = self.sources_ended.len() == readers.len() && checkpoint > self.ended_after;
+        assert!(
+            ended || self.triggered[&checkpoint].1.drains(),
+            "the last one was triggered after all sources had ended"
+        );
     }
 
     fn on_start(&mut self, attempt: AttemptNumber, restore: Option<CheckpointId>) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_coordinator::{CheckpointSettings, JobSettings, Request, RestartStrategy, Retention};
+use tidegate_coordinator::{
+    CheckpointSettings, ElasticSettings, JobSettings, Request, RestartStrategy, Retention,
+};
 use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::message::{DeclineReason, WriteOutcome};
 use tidegate_types::{
@@ -170,6 +172,9 @@ pub(crate) fn request(command: &Command<'_>) -> Request {
             directory,
             drain: true,
         },
+        Some("rescale") => Request::Rescale {
+            parallelism: command.words[2].parse().unwrap(),
+        },
         Some("abort") => Request::Abort {
             checkpoint: checkpoint(command.words[2]),
         },
@@ -208,6 +213,7 @@ pub(crate) fn settings(options: &BTreeMap<&str, &str>) -> JobSettings {
         attempts: 10,
         delay: Duration::from_millis(100),
     };
+    let mut elastic = ElasticSettings::default();
     for (key, value) in options {
         match *key {
             "interval" => checkpoints.interval = Some(duration(value)),
@@ -222,6 +228,7 @@ pub(crate) fn settings(options: &BTreeMap<&str, &str>) -> JobSettings {
                     delay: Duration::from_millis(100),
                 }
             }
+            "min" => elastic.parallelism_min = value.parse().ok(),
             "retention" => checkpoints.retention = retention(value),
             "savepoints" => checkpoints.savepoint_dir = Some(SnapshotLocation::new(value)),
             "format" => checkpoints.format = format(value),
@@ -233,5 +240,6 @@ pub(crate) fn settings(options: &BTreeMap<&str, &str>) -> JobSettings {
         checkpoints,
         restart,
         allow_non_restored_state: false,
+        elastic,
     }
 }

@@ -1,11 +1,12 @@
 //! Actions as scenario files show them.
 
 use tidegate_coordinator::{
-    Answer, JobAction, JobEnd, JobNote, NoticeTarget, RestartDecision, TriggerRefusal,
+    Answer, JobAction, JobEnd, JobNote, NoticeTarget, Rescaled, RestartDecision, TriggerRefusal,
 };
 use tidegate_types::message::Notice;
 use tidegate_types::{
-    CheckpointId, CompletedCheckpoint, FileHandle, SnapshotFormat, SnapshotKind, SnapshotLocation,
+    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Scale, SnapshotFormat,
+    SnapshotKind, SnapshotLocation,
 };
 
 pub(crate) fn action(action: &JobAction) -> String {
@@ -13,14 +14,10 @@ pub(crate) fn action(action: &JobAction) -> String {
         JobAction::ReserveAttempt => "reserve-attempt".to_owned(),
         JobAction::StartAttempt {
             attempt,
-            restore: None,
+            restore,
+            scale,
             ..
-        } => format!("start {attempt}"),
-        JobAction::StartAttempt {
-            attempt,
-            restore: Some(checkpoint),
-            ..
-        } => format!("start {attempt} from {checkpoint}"),
+        } => started(*attempt, *restore, *scale),
         JobAction::StopAttempt { attempt } => format!("stop {attempt}"),
         JobAction::Notify {
             attempt,
@@ -81,6 +78,7 @@ fn end(end: &JobEnd) -> String {
     match end {
         JobEnd::Finished => "finished".to_owned(),
         JobEnd::Cancelled => "cancelled".to_owned(),
+        JobEnd::Suspended => "suspended".to_owned(),
         JobEnd::Failed(failure) => format!("failed: {failure}"),
         JobEnd::Stopped {
             savepoint,
@@ -118,7 +116,31 @@ fn answer(answer: &Answer) -> String {
             )
         }
         Answer::Aborted { checkpoint } => format!("aborted {checkpoint}"),
+        Answer::Rescaled(rescaled) => self::rescaled(rescaled),
+        Answer::NotRescaled(cause) => format!("not rescaled: {cause}"),
     }
+}
+
+fn rescaled(rescaled: &Rescaled) -> String {
+    let Rescaled {
+        from,
+        to,
+        checkpoint,
+        downtime,
+    } = rescaled;
+    let by = checkpoint.map(|checkpoint| format!(" by {checkpoint} in {downtime:?}"));
+    format!("rescaled from {from} to {to}{}", by.unwrap_or_default())
+}
+
+fn started(attempt: AttemptNumber, restore: Option<CheckpointId>, scale: Scale) -> String {
+    let from = restore.map(|checkpoint| format!(" from {checkpoint}"));
+    let at = |what, of: Option<u32>| of.map(|of| format!(" {what}={of}"));
+    let scale = [
+        at("parallelism", scale.parallelism),
+        at("at-most", scale.at_most),
+    ];
+    let parts = [from].into_iter().chain(scale).flatten();
+    format!("start {attempt}{}", parts.collect::<String>())
 }
 
 pub(crate) fn held_back(reason: Option<TriggerRefusal>) -> String {
@@ -212,6 +234,11 @@ fn note(note: &JobNote) -> String {
             reason,
         } => format!("{checkpoint}{} aborted: {reason}", suffix(*kind)),
         JobNote::TriggerFailed { cause } => format!("no trigger: {cause}"),
+        JobNote::Rescaling { from, to, reason } => {
+            format!("rescaling from {from} to {to} {reason}")
+        }
+        JobNote::Rescaled(rescaled) => self::rescaled(rescaled),
+        JobNote::NotRescaled { cause } => format!("not rescaled: {cause}"),
         JobNote::AttemptFailed {
             attempt,
             reason,

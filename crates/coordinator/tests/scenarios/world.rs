@@ -4,9 +4,10 @@
 //!
 //! ```text
 //! job uid:parallelism:role … key=value …     makes the job (roles as in the graph)
-//! start · tick · cancel
+//! start · tick · cancel · suspend
+//! slots N                                    so many workers find room
 //! request [full|incremental|canonical]       a checkpoint; requests are numbered from 1
-//! request savepoint|stop|drain [DIR] · request abort CHK
+//! request savepoint|stop|drain [DIR] · request abort CHK · request rescale N
 //! prepared CHK [outcome]                     the folder of a savepoint is there
 //! deleted CHK                                a deletion has ended (with `deletions=slow`)
 //! attempt N [outcome]                        the attempt number is reserved
@@ -37,7 +38,7 @@ use tidegate_types::message::{
 };
 use tidegate_types::{
     AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyGroupRange, KeyedPiece,
-    KeyedStateHandle, Millis, SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
+    KeyedStateHandle, Millis, Scaling, SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
 };
 
 use crate::parse::{self, Command};
@@ -114,7 +115,8 @@ impl World {
         };
         self.slow_deletions = command.options.contains_key("deletions");
         let job = Job::new(JobId(1), self.graph.clone(), settings, recovery);
-        self.job = Some(job.unwrap());
+        let scaling = Scaling::new(self.graph.clone(), vec![], &[]);
+        self.job = Some(job.unwrap().with_scaling(scaling));
         vec![]
     }
 
@@ -148,6 +150,7 @@ impl World {
             JobAction::StartAttempt { attempt, .. } => {
                 self.attempt = attempt.0;
                 self.all_run = false;
+                self.graph = JobGraph::clone(self.job().graph());
             }
             JobAction::Notify {
                 notice: Notice::Trigger(barrier),
@@ -290,6 +293,10 @@ impl World {
             "start" => JobEvent::Start,
             "tick" => JobEvent::Tick,
             "cancel" => JobEvent::CancelRequested,
+            "suspend" => JobEvent::SuspendRequested,
+            "slots" => JobEvent::Slots {
+                slots: command.words[1].parse().unwrap(),
+            },
             "request" => {
                 self.requests.set(self.requests.get() + 1);
                 JobEvent::Requested {

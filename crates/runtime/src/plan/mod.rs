@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tidegate_state::Record;
 use tidegate_types::graph::{Edge, GraphError, JobGraph, OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::{OperatorId, OperatorUid};
+use tidegate_types::{OperatorId, OperatorUid, Scale, Scaling};
 
 pub(crate) use build::{BuiltWorker, WorkerHands, build};
 use edge::{EdgeFactory, TypedEdge};
@@ -27,7 +27,7 @@ use crate::sink::{Plain, Sink, SubmitContext, TwoPhase, TwoPhaseSink};
 use crate::source::{Enumerate, Read, Source};
 
 /// Checks the configuration of one operator when the job is submitted.
-type Check = Box<dyn Fn(&OperatorUid, SubmitContext) -> Result<(), BoxError> + Send + Sync>;
+type Check = Arc<dyn Fn(&OperatorUid, SubmitContext) -> Result<(), BoxError> + Send + Sync>;
 
 /// Which records weigh what on an edge; see [`JobPlan::connect`].
 pub use edge::EdgeKind;
@@ -45,9 +45,10 @@ pub struct RouteContext {
 }
 
 /// The operators and edges of a job, with the code behind them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct JobPlan {
     graph: JobGraph,
+    scaling: Scaling,
     nodes: Vec<Arc<dyn NodeFactory>>,
     /// By operator.
     sides: Vec<Vec<PlannedSide>>,
@@ -55,6 +56,7 @@ pub struct JobPlan {
     checks: Vec<(OperatorId, Check)>,
 }
 
+#[derive(Clone)]
 struct PlannedEdge {
     factory: Arc<dyn EdgeFactory>,
     /// Which side output of the sender it begins at, if it isn't the main one.
@@ -94,9 +96,25 @@ impl JobPlan {
         &mut self.graph.operators[id.0 as usize]
     }
 
-    /// Changes how records travel along an edge while the job is being put together.
-    pub fn edges_mut(&mut self) -> &mut [Edge] {
-        &mut self.graph.edges
+    /// Says what depends on how large the job is run, when it has been put together, and settles
+    /// that for the scale that it was written with.
+    #[must_use]
+    pub fn with_scaling(self, scaling: Scaling) -> Self {
+        JobPlan { scaling, ..self }.at(Scale::default())
+    }
+
+    /// What depends on how large the job is run.
+    pub fn scaling(&self) -> &Scaling {
+        &self.scaling
+    }
+
+    /// The same job at another scale. Shares the code behind it.
+    #[must_use]
+    pub fn at(&self, scale: Scale) -> Self {
+        JobPlan {
+            graph: self.scaling.apply(&self.graph, scale),
+            ..self.clone()
+        }
     }
 
     /// Checks the graph.
@@ -170,7 +188,7 @@ impl JobPlan {
         };
         let readers = self.operator(spec, move |context| Read::<S>::open(&shared, context));
         self.checks
-            .push((readers, Box::new(move |_, _| source.check())));
+            .push((readers, Arc::new(move |_, _| source.check())));
         self.connect::<S::Split>(
             (enumerator, readers),
             Partitioning::Rebalance,
@@ -189,7 +207,7 @@ impl JobPlan {
         let sink = Arc::new(sink);
         let shared = Arc::clone(&sink);
         let id = self.operator::<T, (), _>(spec, move |context| Plain::open(&*shared, context));
-        self.checks.push((id, Box::new(move |_, _| sink.check())));
+        self.checks.push((id, Arc::new(move |_, _| sink.check())));
         id
     }
 
@@ -209,7 +227,7 @@ impl JobPlan {
             TwoPhase::<T, S>::open(&shared, context)
         });
         self.checks
-            .push((id, Box::new(move |uid, context| sink.check(uid, context))));
+            .push((id, Arc::new(move |uid, context| sink.check(uid, context))));
         id
     }
 

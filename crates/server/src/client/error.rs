@@ -1,6 +1,8 @@
 //! Why something that was asked of a running job didn't come about.
 
-use tidegate_coordinator::{AbortReason, Answer, CompletedSummary, TriggerRefusal};
+use tidegate_coordinator::{
+    AbortReason, Answer, CompletedSummary, RescaleRefusal, Rescaled, TriggerRefusal,
+};
 use tidegate_storage::StorageError;
 use tidegate_types::{CheckpointId, SnapshotKind};
 
@@ -22,6 +24,9 @@ pub enum RequestError {
     /// Nothing was begun.
     #[error("the request was refused")]
     Refused(#[source] TriggerRefusal),
+    /// The job has kept its parallelism.
+    #[error("the job was not rescaled")]
+    NotRescaled(#[source] RescaleRefusal),
     /// The snapshot was begun and came to nothing. What was written of it is deleted, as far as
     /// storage lets it be; of [`AbortReason::OutcomeUnknown`] nothing is, since it may be complete
     /// after all.
@@ -90,6 +95,14 @@ pub(super) fn aborted(answer: Answer) -> Result<(), RequestError> {
     }
 }
 
+/// Reads the answer to a request for another parallelism.
+pub(super) fn rescaled(answer: Answer) -> Result<Rescaled, RequestError> {
+    match answer {
+        Answer::Rescaled(rescaled) => Ok(rescaled),
+        other => Err(failed(other)),
+    }
+}
+
 fn failed(answer: Answer) -> RequestError {
     match answer {
         Answer::Refused(refusal) => RequestError::Refused(refusal),
@@ -106,7 +119,8 @@ fn failed(answer: Answer) -> RequestError {
             savepoint: Box::new(savepoint),
             cause,
         },
-        Answer::Completed(_) | Answer::Aborted { .. } => {
+        Answer::NotRescaled(refusal) => RequestError::NotRescaled(refusal),
+        Answer::Completed(_) | Answer::Aborted { .. } | Answer::Rescaled(_) => {
             unreachable!("a request gets the answer that is meant for it")
         }
     }

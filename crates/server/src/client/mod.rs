@@ -10,7 +10,7 @@ pub(crate) use shared::{Ended, Shared};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use tidegate_coordinator::{CompletedSummary, JobEvent, Request, Statistics};
+use tidegate_coordinator::{CompletedSummary, JobEvent, Request, Rescaled, Statistics};
 use tidegate_runtime::JobPlan;
 use tidegate_storage::parse_checkpoint_dir;
 use tidegate_types::{CheckpointId, SnapshotFormat, SnapshotLocation};
@@ -136,6 +136,24 @@ impl JobClient {
         self.shared.send(JobEvent::CancelRequested);
     }
 
+    /// Takes a checkpoint and goes on from it with another parallelism, as if the job had been
+    /// started with that: operators whose parallelism the job's code has chosen keep theirs. Waits
+    /// until every subtask runs again. On a cluster there must be slots for all.
+    ///
+    /// # Errors
+    /// [`RequestError::NotRescaled`]: the job runs on as it was, or has ended.
+    pub fn rescale(&self, parallelism: u32) -> Result<Rescaled, RequestError> {
+        error::rescaled(self.shared.request(Request::Rescale { parallelism }))
+    }
+
+    /// Stops the job here, since its process is to end; returns at once. Nothing of it is deleted,
+    /// whatever the settings say: the next run goes on from the latest checkpoint.
+    /// [`wait`](Self::wait) then gives [`RunError::Suspended`], unless the job had just come to
+    /// another end.
+    pub fn suspend(&self) {
+        self.shared.send(JobEvent::SuspendRequested);
+    }
+
     /// Counters, distributions and recent history of this job's checkpoints, as of a moment ago (a
     /// tenth of a second at most); whatever a request has been answered with is in it. Nothing
     /// changes it any more.
@@ -153,7 +171,7 @@ impl JobClient {
         Some(WaitingFor::new(
             checkpoint,
             now,
-            &self.shared.graph,
+            &self.shared.graph(),
             observed.as_ref(),
         ))
     }
@@ -173,7 +191,7 @@ impl JobClient {
     /// next run. May be called any number of times.
     ///
     /// # Errors
-    /// [`RunError::Failed`] or [`RunError::Cancelled`].
+    /// [`RunError::Failed`], [`RunError::Cancelled`] or [`RunError::Suspended`].
     ///
     /// # Panics
     /// If the job's driver has panicked, which is a bug of Tidegate.

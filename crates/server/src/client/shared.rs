@@ -21,6 +21,9 @@ pub(crate) enum Ended {
     Cancelled {
         latest: Option<CheckpointId>,
     },
+    Suspended {
+        latest: Option<CheckpointId>,
+    },
     Failed(Box<JobFailure>),
     /// The driver is gone without a word.
     Panicked,
@@ -29,6 +32,8 @@ pub(crate) enum Ended {
 /// What clients may look at.
 #[derive(Debug)]
 struct View {
+    /// Of the attempt that runs, or of the last one.
+    graph: Arc<JobGraph>,
     statistics: Arc<Statistics>,
     observed: Option<Observed>,
 }
@@ -37,7 +42,6 @@ struct View {
 pub(crate) struct Shared {
     name: String,
     pub(super) clock: Clock,
-    pub(super) graph: Arc<JobGraph>,
     events: Sender<JobEvent>,
     requests: Mutex<Requests>,
     view: Mutex<View>,
@@ -64,10 +68,10 @@ impl Shared {
         Shared {
             name,
             clock,
-            graph: Arc::new(graph),
             events,
             requests: Mutex::default(),
             view: Mutex::new(View {
+                graph: Arc::new(graph),
                 statistics: Arc::default(),
                 observed: None,
             }),
@@ -106,6 +110,14 @@ impl Shared {
         if *view.statistics != *statistics {
             view.statistics = Arc::new(statistics.clone());
         }
+    }
+
+    pub(super) fn graph(&self) -> Arc<JobGraph> {
+        Arc::clone(&lock(&self.view).graph)
+    }
+
+    pub(crate) fn set_graph(&self, graph: Arc<JobGraph>) {
+        lock(&self.view).graph = graph;
     }
 
     pub(crate) fn observe(&self, observed: Option<Observed>) {
@@ -150,6 +162,7 @@ impl Shared {
         match ended.expect("that is what was waited for") {
             Ended::Well(report) => Ok(*report),
             Ended::Cancelled { latest } => Err(RunError::Cancelled { job, latest }),
+            Ended::Suspended { latest } => Err(RunError::Suspended { job, latest }),
             Ended::Failed(cause) => Err(RunError::Failed { job, cause }),
             Ended::Panicked => panic!("the driver of job `{job}` panicked"),
         }

@@ -37,6 +37,7 @@ mod wire;
 pub use crate::local_recovery::LocalRecovery;
 pub use local::{LocalCluster, is_member, run_local_cluster};
 pub use process::attend;
+pub(crate) use process::describe;
 pub use settings::{ClusterSettings, JobManagerOptions, TaskManagerOptions, Variable};
 pub use task::Task;
 pub use taskmanager::{TaskManagerError, run_task_manager};

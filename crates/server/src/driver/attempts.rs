@@ -1,8 +1,10 @@
 //! The attempt that runs, and what is counted of it and of those before.
 
+use std::sync::Arc;
+
 use tidegate_runtime::{AttemptMetrics, JobPlan};
 use tidegate_types::graph::OperatorRole;
-use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan};
+use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, Scale};
 
 use crate::waiting::Observed;
 
@@ -13,10 +15,11 @@ impl Driver {
     pub(super) fn start(
         &mut self,
         number: AttemptNumber,
-        restored: Option<CheckpointId>,
-        restore: RestorePlan,
+        (restored, restore): (Option<CheckpointId>, RestorePlan),
+        scale: Scale,
     ) {
         self.recovery.on_attempt(self.clock.elapsed(), number);
+        self.fit_plan(scale);
         let statistics = self.job.statistics();
         self.observer
             .on_attempt(statistics.latest_restored.as_ref());
@@ -29,10 +32,19 @@ impl Driver {
         self.observed = Some(observed);
         self.execution.start(Launch {
             number,
+            plan: Arc::clone(&self.plan),
+            scale,
             restored,
             restore,
             metrics,
         });
+    }
+
+    fn fit_plan(&mut self, scale: Scale) {
+        if self.plan.graph() != &**self.job.graph() {
+            self.plan = Arc::new(self.plan.at(scale));
+            self.shared.set_graph(Arc::clone(self.job.graph()));
+        }
     }
 
     pub(super) fn stop(&mut self, attempt: AttemptNumber) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tidegate_coordinator::{JobEvent, NoticeTarget};
-use tidegate_runtime::AttemptMetrics;
+use tidegate_runtime::{AttemptMetrics, JobPlan};
 use tidegate_types::message::Notice;
-use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan};
+use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, Scale};
 
 /// Takes what happens to attempts, from any thread, in order per thread. Doesn't block.
 pub(crate) type Events = Arc<dyn Fn(JobEvent) + Send + Sync>;
@@ -13,6 +13,9 @@ pub(crate) type Events = Arc<dyn Fn(JobEvent) + Send + Sync>;
 /// An attempt to be started.
 pub(crate) struct Launch {
     pub(crate) number: AttemptNumber,
+    /// The job at the attempt's scale.
+    pub(crate) plan: Arc<JobPlan>,
+    pub(crate) scale: Scale,
     /// The checkpoint that `restore` is made of, if any.
     pub(crate) restored: Option<CheckpointId>,
     pub(crate) restore: RestorePlan,

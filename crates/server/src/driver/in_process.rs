@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::{JobEvent, NoticeTarget};
-use tidegate_runtime::{Attempt, AttemptContext, Clock, JobPlan, StatePlacement};
+use tidegate_runtime::{Attempt, AttemptContext, Clock, StatePlacement};
 use tidegate_storage::JobStore;
 use tidegate_types::message::Notice;
 use tidegate_types::{AlignmentMode, AttemptNumber, ErrorChain};
@@ -42,7 +42,6 @@ impl AttemptOptions {
 
 /// Runs attempts on worker threads of this process.
 pub(crate) struct InProcess {
-    plan: Arc<JobPlan>,
     store: JobStore,
     runtime: Handle,
     options: AttemptOptions,
@@ -61,14 +60,12 @@ struct Running {
 
 impl InProcess {
     pub(crate) fn new(
-        plan: Arc<JobPlan>,
         store: JobStore,
         runtime: Handle,
         options: &JobOptions,
         events: Events,
     ) -> Self {
         InProcess {
-            plan,
             store,
             runtime,
             options: AttemptOptions::new(options),
@@ -107,7 +104,8 @@ impl InProcess {
 impl Execution for InProcess {
     fn start(&mut self, launch: Launch) {
         let number = launch.number;
-        match Attempt::start(Arc::clone(&self.plan), self.context(launch)) {
+        let plan = Arc::clone(&launch.plan);
+        match Attempt::start(plan, self.context(launch)) {
             Ok(attempt) => {
                 self.running = Some(Running { number, attempt });
             }

@@ -31,6 +31,16 @@ pub(super) fn log(note: &JobNote) {
             let attempt = attempt.map(|attempt| attempt.to_string());
             tracing::info!(attempt, %reason, %decision, "attempt failed");
         }
+        JobNote::Rescaling { from, to, reason } => {
+            tracing::info!(from, to, %reason, "the job gets another parallelism");
+        }
+        JobNote::Rescaled(rescaled) => {
+            let (from, to, downtime) = (rescaled.from, rescaled.to, rescaled.downtime);
+            tracing::info!(from, to, ?downtime, "the job has been rescaled");
+        }
+        JobNote::NotRescaled { cause } => {
+            tracing::warn!(%cause, "the job was not rescaled");
+        }
     }
 }
 

@@ -43,6 +43,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Drives one job to its end.
 pub(crate) struct Driver {
     job: Job,
+    /// At the scale of the attempt that runs, or of the last one.
     plan: Arc<JobPlan>,
     store: JobStore,
     storage: StorageActions,
@@ -168,10 +169,9 @@ impl Driver {
             JobAction::StartAttempt {
                 attempt,
                 restore,
+                scale,
                 plan,
-            } => {
-                self.start(attempt, restore, *plan);
-            }
+            } => self.start(attempt, (restore, *plan), scale),
             JobAction::StopAttempt { attempt } => self.stop(attempt),
             JobAction::Notify {
                 attempt,

@@ -65,7 +65,7 @@ mod tests {
 
     fn job() -> Job {
         let mut rng = Rng::new(0, 0);
-        let graph = Topology::draw(&mut rng, 1).graph(&mut rng);
+        let (graph, _) = Topology::draw(&mut rng, 1).graph(&mut rng);
         Job::new(JobId(1), graph, JobSettings::default(), Recovery::default()).unwrap()
     }
 

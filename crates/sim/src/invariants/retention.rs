@@ -23,7 +23,7 @@ pub(crate) fn has_finished(end: &JobEnd) -> bool {
 pub(crate) fn keeps(end: &JobEnd, retention: Retention) -> bool {
     match end {
         JobEnd::Finished | JobEnd::Stopped { drained: true, .. } => false,
-        JobEnd::Stopped { drained: false, .. } => true,
+        JobEnd::Stopped { drained: false, .. } | JobEnd::Suspended => true,
         JobEnd::Cancelled => retention == Retention::RetainOnCancellation,
         JobEnd::Failed(failure) => {
             let doesnt_fit = matches!(failure.reason, FailureReason::Restore { .. });

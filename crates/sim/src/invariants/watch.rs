@@ -1,6 +1,8 @@
 //! Hands what one process' coordinator hears and says to the invariants about it.
 
-use tidegate_coordinator::{AbortReason, CheckpointSettings, JobAction, JobEvent, JobNote, Now};
+use tidegate_coordinator::{
+    AbortReason, CheckpointSettings, JobAction, JobEvent, JobNote, JobSettings, Now,
+};
 use tidegate_types::message::Notice;
 use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, SnapshotKind};
 
@@ -18,6 +20,8 @@ use crate::store::{Store, shared_with_later};
 #[derive(Debug)]
 pub(crate) struct Watch {
     settings: CheckpointSettings,
+    /// Whether the job may take a checkpoint when it wants to, to be rescaled.
+    rescales: bool,
     pub(crate) ownership: Ownership,
     outcomes: Outcomes,
     min_pause: MinPause,
@@ -27,9 +31,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(settings: CheckpointSettings) -> Self {
+    pub(crate) fn new(settings: JobSettings) -> Self {
         Watch {
-            settings,
+            settings: settings.checkpoints,
+            rescales: settings.elastic.parallelism_min.is_some(),
             ownership: Ownership::default(),
             outcomes: Outcomes::default(),
             min_pause: MinPause::default(),
@@ -87,7 +92,8 @@ impl Watch {
                 ..
             } => {
                 within_concurrency(&self.outcomes, self.settings.max_concurrent)?;
-                if barrier.kind == SnapshotKind::Checkpoint && !self.requests.are_open() {
+                let asked_for = self.rescales || self.requests.are_open();
+                if barrier.kind == SnapshotKind::Checkpoint && !asked_for {
                     self.on_periodic(now)?;
                 }
             }

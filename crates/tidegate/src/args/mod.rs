@@ -55,6 +55,12 @@ pub use text::{ByteSize, CheckpointInterval, CheckpointStorage, TolerableFailure
 pub struct Args {
     /// Subtasks of operators that don't say otherwise, and worker threads. Default 1.
     pub parallelism: Option<NonZeroU32>,
+    /// The smallest parallelism that the job may run at when slots are missing. By default it waits
+    /// for all.
+    pub parallelism_min: Option<NonZeroU32>,
+    /// For how long the number of slots must have been the same before the job is fitted to it.
+    /// Default 10 seconds.
+    pub stabilization_timeout: Option<Duration>,
     /// Where checkpoints are kept: a path or a `file://` URL. By default nowhere.
     pub checkpoint_dir: Option<String>,
     /// Where keyed state goes. By default into files.

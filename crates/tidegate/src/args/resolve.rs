@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate_coordinator::{CheckpointSettings, JobSettings, SettingsError};
+use tidegate_coordinator::{CheckpointSettings, ElasticSettings, JobSettings, SettingsError};
 use tidegate_runtime::StatePlacement;
 use tidegate_server::{CheckpointLocation, JobOptions, RestoreOptions};
 use tidegate_storage::parse_checkpoint_dir;
@@ -118,6 +118,12 @@ impl Args {
             },
             restart: self.restart.clone().unwrap_or_default(),
             allow_non_restored_state: self.allow_non_restored_state.unwrap_or_default(),
+            elastic: ElasticSettings {
+                parallelism_min: self.parallelism_min.map(NonZeroU32::get),
+                stabilization_timeout: self
+                    .stabilization_timeout
+                    .unwrap_or(ElasticSettings::default().stabilization_timeout),
+            },
         }
     }
 

@@ -129,6 +129,27 @@ pub(crate) const SETTINGS: &[Setting] = &[
         field: field!(parallelism: NonZeroU32),
     },
     Setting {
+        name: "parallelism-min",
+        value: "N",
+        kind: Kind::Count,
+        default: "(none)",
+        meaning: "on a cluster, the smallest parallelism that the job may run at when slots are \
+                  missing; it gets its own back when they are there again; without it the job \
+                  waits for all",
+        advice: "set it if late results are worse than few machines",
+        field: field!(parallelism_min: NonZeroU32),
+    },
+    Setting {
+        name: "stabilization-timeout",
+        value: "TIME",
+        kind: Kind::Text,
+        default: "10s",
+        meaning: "with `parallelism-min`, for how long the number of slots must have been the same \
+                  before the job is fitted to it",
+        advice: "lower it to run smaller sooner; raise it if TaskManagers take longer to come back",
+        field: field!(stabilization_timeout: Duration),
+    },
+    Setting {
         name: "checkpoint-dir",
         value: "URL",
         kind: Kind::Text,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_runtime::{EdgeKind, JobPlan, Output, Route, RouteContext};
 use tidegate_state::Record;
 use tidegate_types::graph::{OperatorRole, OperatorSpec, Partitioning};
-use tidegate_types::{MaxParallelism, OperatorId, OperatorUid};
+use tidegate_types::{MaxParallelism, OperatorId, OperatorUid, Scaling};
 
 /// Makes the router of one sending subtask.
 pub(super) type MakeRoute<T> = Arc<dyn Fn(RouteContext) -> Box<dyn Route<T>> + Send + Sync>;
@@ -20,6 +20,8 @@ pub(super) type RoutedBy<T> = (Partitioning, MakeRoute<T>);
 pub(crate) struct Draft {
     pub(crate) plan: JobPlan,
     pub(crate) parallelism: u32,
+    /// Operators whose parallelism was chosen by the user.
+    pub(super) chosen: Vec<OperatorId>,
     /// Edges that become forward edges if both sides turn out to be equally parallel.
     pub(super) flexible: Vec<usize>,
     /// Operators whose number of key groups was chosen by the user.
@@ -44,10 +46,17 @@ impl Draft {
         }
     }
 
+    /// Sets how many subtasks an operator has, however parallel the job is.
+    pub(super) fn choose_parallelism(&mut self, id: OperatorId, parallelism: u32) {
+        self.plan.operator_mut(id).parallelism = parallelism;
+        self.chosen.push(id);
+    }
+
     /// Settles what depends on every operator's final parallelism.
     pub(crate) fn into_plan(self) -> JobPlan {
         let Draft {
             mut plan,
+            chosen,
             flexible,
             fixed_max,
             ..
@@ -59,19 +68,8 @@ impl Draft {
                 spec.max_parallelism = MaxParallelism::derive(spec.parallelism);
             }
         }
-        let parallelism: Vec<u32> = plan
-            .graph()
-            .operators
-            .iter()
-            .map(|spec| spec.parallelism)
-            .collect();
-        for at in flexible {
-            let edge = &mut plan.edges_mut()[at];
-            if parallelism[edge.from.0 as usize] == parallelism[edge.to.0 as usize] {
-                edge.partitioning = Partitioning::Forward;
-            }
-        }
-        plan
+        let scaling = Scaling::new(plan.graph().clone(), chosen, &flexible);
+        plan.with_scaling(scaling)
     }
 
     pub(super) fn connect<T: Record>(

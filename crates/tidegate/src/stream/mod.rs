@@ -65,11 +65,12 @@ impl<T: Record> Stream<T> {
         }
     }
 
-    /// Sets the number of subtasks of the operator that this stream comes from.
+    /// Sets the number of subtasks of the operator that this stream comes from. It keeps it when
+    /// the job is rescaled.
     pub fn parallelism(self, parallelism: u32) -> Self {
         for id in self.upstream.iter().map(|output| output.operator()) {
             let mut draft = self.draft.borrow_mut();
-            draft.plan.operator_mut(id).parallelism = parallelism;
+            draft.choose_parallelism(id, parallelism);
         }
         self
     }

@@ -18,13 +18,11 @@ pub struct SinkHandle {
 }
 
 impl SinkHandle {
-    /// Sets the sink's number of subtasks.
+    /// Sets the sink's number of subtasks. It keeps it when the job is rescaled.
     pub fn parallelism(self, parallelism: u32) -> Self {
-        self.draft
-            .borrow_mut()
-            .plan
-            .operator_mut(self.operator)
-            .parallelism = parallelism;
+        let mut draft = self.draft.borrow_mut();
+        draft.choose_parallelism(self.operator, parallelism);
+        drop(draft);
         self
     }
 }

@@ -185,7 +185,7 @@ impl World {
                     self.stopped = true;
                 }
             }
-            FleetAction::Disconnect(_) | FleetAction::Waiting(_) => {}
+            FleetAction::Disconnect(_) | FleetAction::Waiting(_) | FleetAction::Slots(_) => {}
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Carries out what the fleet decides, and tells it what happens: one task, which owns all streams.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_coordinator::{
     Deployment, Fleet, FleetAction, FleetEvent, JobEvent, ManagerId, ManagerInfo, NoticeTarget,
     ProcessId,
 };
-use tidegate_runtime::JobPlan;
 use tidegate_types::message::{self, AddressedReport, FailureOrigin, Report, SubtaskFailure};
 use tidegate_types::{AttemptNumber, CheckpointId, JobId, LeaderEpoch};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -74,7 +72,6 @@ pub(super) struct Terms {
     pub(super) name: String,
     pub(super) job: JobId,
     pub(super) epoch: LeaderEpoch,
-    pub(super) plan: Arc<JobPlan>,
     pub(super) events: Events,
     pub(super) discard: Discard,
 }
@@ -174,7 +171,7 @@ impl Dispatcher {
     fn take(&mut self, post: Post) {
         match post {
             Post::Start(launch) => {
-                let (attempt, workers) = (launch.number, self.terms.plan.graph().parallelism_max());
+                let (attempt, workers) = (launch.number, launch.plan.graph().parallelism_max());
                 self.launch = Some(launch);
                 self.step(FleetEvent::Start { attempt, workers });
             }
@@ -369,6 +366,7 @@ impl Dispatcher {
                     .retain(|_, attending| attending.process.attempt != attempt);
                 (self.terms.events)(JobEvent::AttemptStopped { attempt });
             }
+            FleetAction::Slots(slots) => (self.terms.events)(JobEvent::Slots { slots }),
             FleetAction::Waiting(waiting) => tracing::warn!("{waiting}"),
         }
     }
@@ -393,7 +391,7 @@ impl Dispatcher {
         let Some(launch) = self.launch.as_ref() else {
             return;
         };
-        let graph = self.terms.plan.graph();
+        let graph = launch.plan.graph();
         let max = graph.operators.iter().map(|op| op.max_parallelism.get());
         let max_parallelism: Vec<u32> = max.collect();
         for attending in self.processes.values() {
@@ -413,6 +411,8 @@ impl Dispatcher {
                 restored: launch.restored.map(|restored| restored.0),
                 restore: restore.collect(),
                 max_parallelism: max_parallelism.clone(),
+                parallelism: launch.scale.parallelism,
+                at_most: launch.scale.at_most,
             };
             tell(&attending.orders, process_order::Order::Deployment(order));
         }

@@ -4,10 +4,8 @@ mod dispatcher;
 mod streams;
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use tidegate_coordinator::NoticeTarget;
-use tidegate_runtime::JobPlan;
 use tidegate_storage::JobStore;
 use tidegate_types::message::Notice;
 use tidegate_types::{AttemptNumber, ErrorChain};
@@ -18,7 +16,6 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use super::process::describe;
 use super::secret::{Expect, check_address};
 use super::settings::JobManagerOptions;
 use super::taskmanager::build_of_this_binary;
@@ -27,10 +24,18 @@ use super::wire::cluster_server::ClusterServer;
 use crate::driver::{Events, Execution, Launch};
 use crate::error::RunError;
 use crate::files::discard_with;
-use crate::options::JobOptions;
 
 use dispatcher::{Dispatcher, Post, Terms};
 use streams::Streams;
+
+/// A job whose attempts are to run on TaskManagers.
+pub(crate) struct JobOnCluster {
+    /// The job graph as every process must build it.
+    pub(crate) description: String,
+    pub(crate) name: String,
+    pub(crate) store: JobStore,
+    pub(crate) events: Events,
+}
 
 /// Runs attempts on the TaskManagers that register.
 pub(crate) struct OnCluster {
@@ -44,12 +49,9 @@ impl OnCluster {
     /// # Errors
     /// [`RunError::Listen`].
     pub(crate) fn start(
-        plan: Arc<JobPlan>,
-        job: &JobOptions,
-        store: &JobStore,
-        runtime: Handle,
+        job: JobOnCluster,
         options: &JobManagerOptions,
-        events: Events,
+        runtime: Handle,
     ) -> Result<Self, RunError> {
         let refused = |cause: String| RunError::Listen {
             address: options.listen.clone(),
@@ -64,17 +66,15 @@ impl OnCluster {
         let build = build_of_this_binary().map_err(|cause| refused(cause.to_string()))?;
         tracing::info!(%address, "the JobManager listens");
         let (posts, posted) = unbounded_channel();
-        let graph = describe(&plan, job);
         let terms = Terms {
             options: options.clone(),
-            name: job.name.clone(),
-            job: store.job(),
-            epoch: store.epoch(),
-            plan,
-            events,
-            discard: discard_with(store.clone(), runtime.clone()),
+            name: job.name,
+            job: job.store.job(),
+            epoch: job.store.epoch(),
+            events: job.events,
+            discard: discard_with(job.store.clone(), runtime.clone()),
         };
-        let dispatcher = Dispatcher::new(terms, graph);
+        let dispatcher = Dispatcher::new(terms, job.description);
         let dispatched = runtime.spawn(dispatcher.run(posted));
         runtime.spawn(async move {
             if let Err(error) = dispatched.await

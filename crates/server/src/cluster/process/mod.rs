@@ -19,7 +19,9 @@ use tidegate_runtime::{
 };
 use tidegate_storage::JobStore;
 use tidegate_types::message::{AddressedReport, Notice, Report as Said, SubtaskFailure};
-use tidegate_types::{AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId, MaxParallelism};
+use tidegate_types::{
+    AttemptNumber, CheckpointId, ErrorChain, FileHandle, JobId, MaxParallelism, Scale,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -41,7 +43,7 @@ use crate::driver::{AttemptOptions, look_interval, takes_records};
 use crate::files::StoredFiles;
 use crate::options::{CheckpointLocation, JobOptions};
 
-pub(super) use describe::describe;
+pub(crate) use describe::describe;
 
 use state::{PartState, Restoring};
 
@@ -296,7 +298,8 @@ async fn deployment(
     }
 }
 
-/// The JobManager knows the max parallelism of the state that is restored.
+/// The JobManager knows the max parallelism of the state that is restored, and how large the job
+/// is.
 fn adopt(plan: &mut JobPlan, deployment: &Deployment) -> Result<(), Ending> {
     let operators: Vec<_> = plan.graph().operator_ids().collect();
     if operators.len() != deployment.max_parallelism.len() {
@@ -306,6 +309,10 @@ fn adopt(plan: &mut JobPlan, deployment: &Deployment) -> Result<(), Ending> {
         let max = MaxParallelism::new(max).map_err(|error| Ending(error.to_string()))?;
         plan.operator_mut(operator).max_parallelism = max;
     }
+    *plan = plan.at(Scale {
+        parallelism: deployment.parallelism,
+        at_most: deployment.at_most,
+    });
     Ok(())
 }
 

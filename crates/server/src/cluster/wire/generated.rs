@@ -243,6 +243,12 @@ pub struct Deployment {
     /// by operator
     #[prost(uint32, repeated, tag = "8")]
     pub max_parallelism: ::prost::alloc::vec::Vec<u32>,
+    /// of operators for which the job's code says none
+    #[prost(uint32, optional, tag = "9")]
+    pub parallelism: ::core::option::Option<u32>,
+    /// of all operators
+    #[prost(uint32, optional, tag = "10")]
+    pub at_most: ::core::option::Option<u32>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubtaskRestore {

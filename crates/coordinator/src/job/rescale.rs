@@ -1,0 +1,432 @@
+//! How parallel a job is, how parallel it should be, and how it gets from one to the other.
+//!
+//! A job is rescaled by a restart that is no failure: a checkpoint is taken, the attempt is
+//! stopped, and the next one restores that checkpoint at another scale. Until the checkpoint has
+//! completed nothing has changed, so a rescale that doesn't come about costs nothing. There are
+//! three reasons: somebody asks for it; there are fewer slots than the job wants, and it may run
+//! with fewer; or the missing slots are back. The latter two wait until the number of slots has
+//! been what it is for a while (Flink's adaptive scheduler, and its stabilization timeout): a
+//! TaskManager that is started again soon costs no rescale.
+//!
+//! Invariant: an attempt has one scale, from its start to its end.
+
+use std::sync::Arc;
+
+use tidegate_types::graph::JobGraph;
+use tidegate_types::{CheckpointId, Millis, RestorePlan, Scale, Scaling};
+
+use crate::action::{JobAction, JobNote};
+use crate::failure::{RescaleReason, RescaleRefusal};
+use crate::lifecycle::{Attempt, Next, Phase, Threads};
+use crate::request::{Answer, RequestId, Rescaled};
+use crate::restore::{RestoreError, plan_restore};
+use crate::settings::ElasticSettings;
+
+use super::Job;
+
+/// What a job knows of its own size.
+#[derive(Debug)]
+pub(super) struct Elastic {
+    pub(super) scaling: Scaling,
+    settings: ElasticSettings,
+    /// Of the attempt that runs, or of the next one.
+    scale: Scale,
+    /// `None` as long as nobody has said that they are limited.
+    slots: Option<Slots>,
+    rescaling: Option<Rescaling>,
+    /// What failed is not tried again by itself before this moment.
+    quiet_until: Millis,
+}
+
+/// The slots that attempts may use.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    count: u32,
+    since: Millis,
+    /// How many of them the job would use.
+    usable: u32,
+}
+
+#[derive(Debug)]
+struct Rescaling {
+    /// `None` if the job does it by itself.
+    request: Option<RequestId>,
+    reason: RescaleReason,
+    from: u32,
+    to: Scale,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// A checkpoint above this one is to complete.
+    Checkpointing {
+        above: CheckpointId,
+        deadline: Millis,
+    },
+    /// No attempt has run at full since this moment.
+    Restarting { since: Millis },
+}
+
+impl Elastic {
+    pub(super) fn new(scaling: Scaling, settings: ElasticSettings) -> Self {
+        Elastic {
+            scaling,
+            settings,
+            scale: Scale::default(),
+            slots: None,
+            rescaling: None,
+            quiet_until: Millis::default(),
+        }
+    }
+
+    pub(super) fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    fn is_checkpointing(&self) -> bool {
+        let stage = self.rescaling.as_ref().map(|rescaling| rescaling.stage);
+        matches!(stage, Some(Stage::Checkpointing { .. }))
+    }
+
+    /// The scale that the number of slots suggests, and from when on it may be believed. `None` if
+    /// slots are no matter.
+    fn suggested(&self) -> Option<(Scale, Millis)> {
+        let (min, slots) = (self.settings.parallelism_min?, self.slots?);
+        let scale = Scale {
+            at_most: Some(slots.count),
+            ..self.scale
+        };
+        let believed = slots.since.after(self.settings.stabilization_timeout);
+        (slots.count >= min).then_some((scale, believed))
+    }
+
+    /// The scale that a running attempt should rather have, and from when on.
+    fn better(&self, attempt: &Attempt, workers: u32) -> Option<(Scale, Millis)> {
+        let (scale, believed) = self.suggested()?;
+        let usable = self.slots?.usable;
+        let better = match attempt.runs() {
+            // It waits for slots that may never be there.
+            false => usable < workers,
+            true => usable > workers && self.rescaling.is_none(),
+        };
+        let waited = attempt.since.after(self.settings.stabilization_timeout);
+        better.then(|| (scale, believed.max(waited).max(self.quiet_until)))
+    }
+}
+
+impl Job {
+    /// Somebody asks for another parallelism.
+    pub(super) fn on_rescale_requested(
+        &mut self,
+        request: RequestId,
+        parallelism: u32,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let to = Scale {
+            parallelism: Some(parallelism),
+            at_most: None,
+        };
+        let refusal = match parallelism {
+            0 => Some(RescaleRefusal::Zero),
+            _ => self.rescale_refusal(to),
+        };
+        if let Some(refusal) = refusal {
+            return refuse(request, refusal, actions);
+        }
+        let from = self.graph.parallelism_max();
+        if self.graph_at(to) == *self.graph {
+            self.elastic.scale = to;
+            let rescaled = Rescaled {
+                from,
+                to: from,
+                ..Rescaled::default()
+            };
+            return answer(request, Answer::Rescaled(rescaled), actions);
+        }
+        self.begin_rescale(Some(request), RescaleReason::Requested, to, actions);
+    }
+
+    fn rescale_refusal(&self, to: Scale) -> Option<RescaleRefusal> {
+        let runs = matches!(&self.phase, Phase::Active(attempt) if attempt.runs());
+        if !runs {
+            return Some(RescaleRefusal::NotRunning);
+        }
+        if self.elastic.rescaling.is_some() {
+            return Some(RescaleRefusal::AlreadyRescaling);
+        }
+        let graph = self.graph_at(to);
+        let needed = graph.parallelism_max();
+        if let Some(slots) = self.elastic.slots.filter(|slots| slots.count < needed) {
+            let slots = slots.count;
+            return Some(RescaleRefusal::TooFewSlots { needed, slots });
+        }
+        let unfit = |cause: &dyn std::error::Error| RescaleRefusal::Unfit {
+            cause: tidegate_types::ErrorChain(cause).to_string(),
+        };
+        if let Err(cause) = graph.validate() {
+            return Some(unfit(&cause));
+        }
+        let latest = self.checkpoints.latest();
+        let planned = plan_restore(&graph, latest, self.allow_non_restored_state);
+        planned.err().map(|cause| unfit(&cause))
+    }
+
+    fn graph_at(&self, scale: Scale) -> JobGraph {
+        self.elastic.scaling.apply(&self.graph, scale)
+    }
+
+    fn begin_rescale(
+        &mut self,
+        request: Option<RequestId>,
+        reason: RescaleReason,
+        to: Scale,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let above = self.checkpoints.last_id();
+        let (from, now) = (self.graph.parallelism_max(), self.now.monotonic);
+        let deadline = now.after(self.checkpoints.timeout());
+        self.elastic.rescaling = Some(Rescaling {
+            request,
+            reason,
+            from,
+            to,
+            stage: Stage::Checkpointing { above, deadline },
+        });
+        if let Err(refusal) = self.checkpoints.request_own() {
+            let cause = refusal.to_string();
+            self.not_rescaled(RescaleRefusal::NoCheckpoint { cause }, actions);
+        }
+    }
+
+    /// A checkpoint has completed: if it is the one that a rescale waits for, the attempt makes
+    /// room for the next.
+    pub(super) fn rescale_if_checkpointed(&mut self, actions: &mut Vec<JobAction>) {
+        let Some(rescaling) = &self.elastic.rescaling else {
+            return;
+        };
+        let Stage::Checkpointing { above, .. } = rescaling.stage else {
+            return;
+        };
+        let latest = self.checkpoints.latest().map(|latest| latest.id);
+        let Phase::Active(attempt) = &self.phase else {
+            return;
+        };
+        if latest <= Some(above) {
+            return;
+        }
+        if self.checkpoints.stops() {
+            return self.not_rescaled(RescaleRefusal::Stopping, actions);
+        }
+        let number = attempt.number;
+        let next = Next::Restart {
+            at: self.now.monotonic,
+        };
+        self.stop_attempt(number, Threads::Running, next, actions);
+    }
+
+    /// A checkpoint has come to nothing.
+    pub(super) fn on_checkpoint_aborted(
+        &mut self,
+        checkpoint: CheckpointId,
+        reason: &str,
+        actions: &mut Vec<JobAction>,
+    ) {
+        let stage = self.elastic.rescaling.as_ref().map(|r| r.stage);
+        // Another one, while ours waits for its turn.
+        if self.checkpoints.own_is_queued() {
+            return;
+        }
+        if matches!(stage, Some(Stage::Checkpointing { above, .. }) if checkpoint > above) {
+            let cause = format!("`{checkpoint}` failed: {reason}");
+            self.not_rescaled(RescaleRefusal::NoCheckpoint { cause }, actions);
+        }
+    }
+
+    /// The attempt stops and another follows: what was to be rescaled is when that one runs.
+    pub(super) fn note_restart(&mut self) {
+        if self.elastic.is_checkpointing()
+            && let Some(rescaling) = &mut self.elastic.rescaling
+        {
+            let since = self.now.monotonic;
+            rescaling.stage = Stage::Restarting { since };
+        }
+    }
+
+    /// Decides how large the next attempt is, and plans what it restores.
+    pub(super) fn plan_attempt(
+        &mut self,
+        actions: &mut Vec<JobAction>,
+    ) -> Result<RestorePlan, RestoreError> {
+        let before = self.elastic.scale;
+        self.set_scale(self.next_scale(), actions);
+        let planned = self.plan_restore();
+        let Err(cause) = planned else { return planned };
+        if self.elastic.scale == before {
+            return Err(cause);
+        }
+        // It was checked when it was asked for, and may fit no longer.
+        let cause = tidegate_types::ErrorChain(&cause).to_string();
+        self.not_rescaled(RescaleRefusal::Unfit { cause }, actions);
+        self.set_scale(before, actions);
+        self.plan_restore()
+    }
+
+    fn plan_restore(&self) -> Result<RestorePlan, RestoreError> {
+        let latest = self.checkpoints.latest();
+        plan_restore(&self.graph, latest, self.allow_non_restored_state)
+    }
+
+    fn next_scale(&self) -> Scale {
+        if let Some(rescaling) = &self.elastic.rescaling {
+            return rescaling.to;
+        }
+        match self.elastic.suggested() {
+            Some((scale, believed)) if believed <= self.now.monotonic => scale,
+            _ => self.elastic.scale,
+        }
+    }
+
+    fn set_scale(&mut self, scale: Scale, actions: &mut Vec<JobAction>) {
+        self.elastic.scale = scale;
+        let graph = self.graph_at(scale);
+        if graph == *self.graph {
+            return;
+        }
+        let reason = match &self.elastic.rescaling {
+            Some(rescaling) => rescaling.reason,
+            None => RescaleReason::Slots,
+        };
+        actions.push(JobAction::Note(JobNote::Rescaling {
+            from: self.graph.parallelism_max(),
+            to: graph.parallelism_max(),
+            reason,
+        }));
+        self.graph = Arc::new(graph);
+        self.checkpoints.set_graph(Arc::clone(&self.graph));
+        self.count_usable_slots();
+    }
+
+    /// Every subtask of the attempt runs.
+    pub(super) fn on_all_running(&mut self, actions: &mut Vec<JobAction>) {
+        let Some(rescaling) = self.elastic.rescaling.take() else {
+            return;
+        };
+        let Stage::Restarting { since } = rescaling.stage else {
+            unreachable!("an attempt that starts is not waited for with a checkpoint");
+        };
+        let rescaled = Rescaled {
+            from: rescaling.from,
+            to: self.graph.parallelism_max(),
+            checkpoint: self.checkpoints.latest().map(|latest| latest.id),
+            downtime: self.now.monotonic.since(since),
+        };
+        actions.push(JobAction::Note(JobNote::Rescaled(rescaled)));
+        if let Some(request) = rescaling.request {
+            answer(request, Answer::Rescaled(rescaled), actions);
+        }
+    }
+
+    /// What was to be rescaled stays as it is.
+    pub(super) fn not_rescaled(&mut self, cause: RescaleRefusal, actions: &mut Vec<JobAction>) {
+        let Some(rescaling) = self.elastic.rescaling.take() else {
+            return;
+        };
+        self.checkpoints.withdraw_own();
+        let patience = self.elastic.settings.stabilization_timeout;
+        self.elastic.quiet_until = self.now.monotonic.after(patience);
+        actions.push(JobAction::Note(JobNote::NotRescaled {
+            cause: cause.clone(),
+        }));
+        if let Some(request) = rescaling.request {
+            refuse(request, cause, actions);
+        }
+    }
+
+    /// So many workers find room.
+    pub(super) fn on_slots(&mut self, count: u32) {
+        if self.elastic.slots.is_none_or(|slots| slots.count != count) {
+            self.elastic.slots = Some(Slots {
+                count,
+                since: self.now.monotonic,
+                usable: 0,
+            });
+            self.count_usable_slots();
+        }
+    }
+
+    fn count_usable_slots(&mut self) {
+        let Some(Slots { count, .. }) = self.elastic.slots else {
+            return;
+        };
+        let scale = Scale {
+            at_most: Some(count),
+            ..self.elastic.scale
+        };
+        let usable = self.graph_at(scale).parallelism_max();
+        if let Some(slots) = &mut self.elastic.slots {
+            slots.usable = usable;
+        }
+    }
+
+    /// Rescales what has waited for slots, or without them, for long enough; gives up a rescale
+    /// whose checkpoint doesn't come.
+    pub(super) fn adapt(&mut self, actions: &mut Vec<JobAction>) {
+        let now = self.now.monotonic;
+        if let Some(Stage::Checkpointing { deadline, .. }) = self
+            .elastic
+            .rescaling
+            .as_ref()
+            .map(|rescaling| rescaling.stage)
+            && deadline <= now
+        {
+            let cause = "none has completed within the checkpoint timeout".to_owned();
+            self.not_rescaled(RescaleRefusal::NoCheckpoint { cause }, actions);
+        }
+        let Phase::Active(attempt) = &self.phase else {
+            return;
+        };
+        let better = self.elastic.better(attempt, self.graph.parallelism_max());
+        let Some((scale, _)) = better.filter(|(_, due)| *due <= now) else {
+            return;
+        };
+        match attempt.runs() {
+            true if self.checkpoints.is_winding_down() => {}
+            true => self.begin_rescale(None, RescaleReason::Slots, scale, actions),
+            false => {
+                let number = attempt.number;
+                let next = Next::Restart { at: now };
+                self.stop_attempt(number, Threads::Running, next, actions);
+            }
+        }
+    }
+
+    /// When [`adapt`](Self::adapt) has something to do next.
+    pub(super) fn adapt_deadline(&self) -> Option<Millis> {
+        let Phase::Active(attempt) = &self.phase else {
+            return None;
+        };
+        let waits = match self
+            .elastic
+            .rescaling
+            .as_ref()
+            .map(|rescaling| rescaling.stage)
+        {
+            Some(Stage::Checkpointing { deadline, .. }) => Some(deadline),
+            _ => None,
+        };
+        let better = self.elastic.better(attempt, self.graph.parallelism_max());
+        let due = better.map(|(_, due)| due);
+        let in_future = |at: &Millis| *at > self.now.monotonic;
+        waits.into_iter().chain(due).filter(in_future).min()
+    }
+}
+
+fn answer(request: RequestId, answer: Answer, actions: &mut Vec<JobAction>) {
+    let answer = Box::new(answer);
+    actions.push(JobAction::Answer { request, answer });
+}
+
+fn refuse(request: RequestId, cause: RescaleRefusal, actions: &mut Vec<JobAction>) {
+    answer(request, Answer::NotRescaled(cause), actions);
+}
