@@ -24,6 +24,7 @@ mod waiting;
 
 pub mod cluster;
 pub mod data;
+pub mod tls;
 
 pub use client::{JobClient, RequestError};
 pub use error::RunError;

@@ -18,6 +18,7 @@ use tidegate_server::cluster::{
     Variable, is_member, run_local_cluster, run_task_manager,
 };
 use tidegate_server::data::Secret;
+use tidegate_server::tls::{Tls, TlsFiles};
 use tidegate_storage::HaLocation;
 use tidegate_types::ErrorChain;
 
@@ -77,7 +78,7 @@ pub fn parse<A: Parser>() -> A {
     let task = Task::of_this_process().unwrap_or_else(|error| fail(&error));
     if let Some(task) = task {
         let (args, cluster) = parse_with::<A, JobManagerArgs>(&arguments, None);
-        let cluster = cluster.settings();
+        let cluster = cluster_settings(cluster.insecure, TlsArgs::of_environment());
         let _ = ROLE.set(Role::Process { task, cluster });
         return args;
     }
@@ -101,6 +102,7 @@ pub fn parse<A: Parser>() -> A {
             let arguments = arguments.split_off(1);
             let inherited = is_member();
             let jobmanager = JobManager {
+                cluster: cluster_settings(own.insecure, own.tls.clone()),
                 args: own,
                 inherited,
                 arguments,
@@ -175,11 +177,14 @@ struct JobManagerArgs {
     #[arg(value_parser = humantime::parse_duration, hide_env_values = true)]
     task_timeout: Option<Duration>,
 
-    /// Allows addresses of other machines, although nothing that is sent is encrypted
+    /// Allows addresses of other machines without certificates, when nothing is encrypted
     #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
     #[arg(default_missing_value = "true")]
     insecure: bool,
+
+    #[command(flatten)]
+    tls: TlsArgs,
 
     /// How many TaskManagers a local cluster has
     #[arg(long, env = "TIDEGATE_TASKMANAGERS", value_name = "COUNT")]
@@ -268,16 +273,60 @@ struct TaskManagerArgs {
     #[command(flatten)]
     local_recovery: LocalRecoveryArgs,
 
-    /// Allows addresses of other machines, although nothing that is sent is encrypted
+    /// Allows addresses of other machines without certificates, when nothing is encrypted
     #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
     #[arg(default_missing_value = "true")]
     insecure: bool,
+
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
-impl JobManagerArgs {
-    fn settings(&self) -> ClusterSettings {
-        cluster_settings(self.insecure)
+/// Certificates, with which connections are encrypted. Everybody is told of their own.
+#[derive(Clone, Debug, clap::Args)]
+struct TlsArgs {
+    /// Encrypts all connections, and shows this certificate to others: a file in PEM, which may be
+    /// the same for all processes of the cluster
+    #[arg(long, env = "TIDEGATE_TLS_CERT", value_name = "FILE")]
+    #[arg(hide_env_values = true)]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate
+    #[arg(long, env = "TIDEGATE_TLS_KEY", value_name = "FILE")]
+    #[arg(hide_env_values = true)]
+    tls_key: Option<PathBuf>,
+
+    /// The CA that has signed the certificates of all processes; others are refused
+    #[arg(long, env = "TIDEGATE_TLS_CA", value_name = "FILE")]
+    #[arg(hide_env_values = true)]
+    tls_ca: Option<PathBuf>,
+
+    /// A name that every certificate bears [default: tidegate]
+    #[arg(long, env = "TIDEGATE_TLS_NAME", value_name = "NAME")]
+    #[arg(hide_env_values = true)]
+    tls_name: Option<String>,
+}
+
+impl TlsArgs {
+    /// As the TaskManager has set them for the process of an attempt, whose arguments are those of
+    /// the JobManager and speak of files on its machine.
+    fn of_environment() -> TlsArgs {
+        let command = TlsArgs::augment_args(clap::Command::new(""));
+        let matches = command.get_matches_from([""]);
+        TlsArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Ends the process with a message if something is missing.
+    fn files(self) -> Option<TlsFiles> {
+        let TlsArgs {
+            tls_cert,
+            tls_key,
+            tls_ca,
+            tls_name,
+        } = self;
+        TlsFiles::of_settings(tls_cert, tls_key, tls_ca, tls_name)
+            .unwrap_or_else(|error| fail(&ErrorChain(&error).to_string()))
     }
 }
 
@@ -285,6 +334,7 @@ impl JobManagerArgs {
 #[derive(Debug)]
 pub(crate) struct JobManager {
     args: JobManagerArgs,
+    cluster: ClusterSettings,
     inherited: bool,
     arguments: Vec<OsString>,
 }
@@ -294,7 +344,7 @@ impl JobManager {
         JobManagerOptions {
             listen: self.args.listen.clone(),
             inherited: self.inherited,
-            cluster: self.args.settings(),
+            cluster: self.cluster.clone(),
             ha: self.args.ha.clone(),
             ha_lease: self.args.ha_lease,
             heartbeat_timeout: self.args.heartbeat_timeout,
@@ -308,11 +358,14 @@ impl JobManager {
 /// Not among the flags, which everybody on a machine can see.
 const SECRET: &str = "TIDEGATE_CLUSTER_SECRET";
 
-fn cluster_settings(insecure: bool) -> ClusterSettings {
+/// Ends the process with a message if the certificates are of no use.
+fn cluster_settings(insecure: bool, tls: TlsArgs) -> ClusterSettings {
     let secret = std::env::var_os(SECRET).unwrap_or_default();
+    let tls = tls.files().map(|files| Tls::load(&files)).transpose();
     ClusterSettings {
         secret: Secret::new(secret.into_encoded_bytes()),
         insecure,
+        tls: tls.unwrap_or_else(|error| fail(&ErrorChain(&error).to_string())),
     }
 }
 
@@ -346,7 +399,7 @@ fn be_task_manager(arguments: &[OsString]) -> ! {
         name: args.name.unwrap_or_else(default_name),
         slots: args.slots.map_or_else(processors, NonZeroU32::get),
         host: args.host,
-        cluster: cluster_settings(args.insecure),
+        cluster: cluster_settings(args.insecure, args.tls),
     };
     match run_task_manager(options) {
         Ok(()) => exit(0),
@@ -363,6 +416,7 @@ fn default_name() -> String {
 fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
     // The job's arguments are only checked: what is wrong with them is told once, and now.
     let (_, own) = parse_with::<A, JobManagerArgs>(&arguments, Some(RoleWord::LocalCluster));
+    let settings = cluster_settings(own.insecure, own.tls);
     let cluster = LocalCluster {
         taskmanagers: own.taskmanagers.get(),
         slots: own.slots.get(),
@@ -371,6 +425,7 @@ fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
         secret: std::env::var(SECRET)
             .ok()
             .filter(|secret| !secret.is_empty()),
+        tls: settings.tls.map(|tls| tls.files().clone()),
     };
     match run_local_cluster(cluster) {
         Ok(status) => exit(code_of(status)),

@@ -21,6 +21,7 @@ use super::taskmanager::TaskManagerError;
 use crate::hex;
 use crate::local_recovery::LocalRecovery;
 use crate::start::LOST_THE_LEAD;
+use crate::tls::TlsFiles;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
 /// process that started it, whose id this is, and a JobManager listens on the socket that is its
@@ -46,6 +47,8 @@ pub struct LocalCluster {
     pub jobmanager: Vec<OsString>,
     /// The cluster's secret; by default a new one.
     pub secret: Option<String>,
+    /// The certificates of its members, if they encrypt.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Whether this process was started by [`run_local_cluster`]; if it was, it dies with that.
@@ -181,6 +184,9 @@ impl Parent {
             .env(MEMBER, std::process::id().to_string())
             .env("TIDEGATE_CLUSTER_SECRET", &self.secret)
             .kill_on_drop(true);
+        if let Some(files) = &self.cluster.tls {
+            command.envs(files.variables());
+        }
         command
     }
 }

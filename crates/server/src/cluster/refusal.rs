@@ -23,6 +23,11 @@ impl From<Status> for Farewell {
             message => message.to_owned(),
         };
         match status.code() {
+            // What `incoming.rs` of the JobManager answers to whoever doesn't encrypt.
+            Code::PermissionDenied => Farewell::Refused(
+                "it encrypts; give this process `--tls-cert`, `--tls-key` and `--tls-ca`, too"
+                    .to_owned(),
+            ),
             Code::FailedPrecondition
             | Code::Unauthenticated
             | Code::InvalidArgument

@@ -2,7 +2,7 @@
 //!
 //! What is sent is not the secret itself, which also protects data connections, but something made
 //! of it. Without encryption, whoever can read along can use it, too; so addresses of other
-//! machines need `--insecure`.
+//! machines need certificates, or `--insecure`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -75,16 +75,16 @@ pub(super) enum AddressError {
     #[error("`{address}` is not known: {cause}")]
     Unknown { address: String, cause: String },
     #[error(
-        "`{0}` is reached over a network, and nothing that is sent is encrypted; if everything on \
-         that network may read it, pass --insecure"
+        "`{0}` is reached over a network, and nothing that is sent is encrypted; pass --tls-cert, \
+         --tls-key and --tls-ca, or, if everything on that network may read it, --insecure"
     )]
     Foreign(String),
 }
 
-/// The addresses that a name stands for. Refuses those of other machines, unless that is wanted.
+/// The addresses that a name stands for. Refuses those of other machines, unless they may be used.
 pub(super) fn check_address(
     address: &str,
-    insecure: bool,
+    other_machines: bool,
 ) -> Result<Vec<SocketAddr>, AddressError> {
     let port = address.rsplit_once(':').map(|(_, port)| port);
     if port.and_then(|port| port.parse::<u16>().ok()).is_none() {
@@ -102,7 +102,7 @@ pub(super) fn check_address(
         return Err(unknown("it stands for nothing".to_owned()));
     }
     let foreign = found.iter().any(|found| !found.ip().is_loopback());
-    if foreign && !insecure {
+    if foreign && !other_machines {
         return Err(AddressError::Foreign(address.to_owned()));
     }
     Ok(found)

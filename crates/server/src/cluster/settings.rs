@@ -10,6 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::data::Secret;
 use crate::local_recovery::LocalRecovery;
+use crate::tls::Tls;
 
 /// What holds for every process of a cluster.
 #[derive(Clone, Debug)]
@@ -18,6 +19,15 @@ pub struct ClusterSettings {
     pub secret: Secret,
     /// Whether addresses of other machines may be used although nothing is encrypted.
     pub insecure: bool,
+    /// What is encrypted with; `None` if nothing is.
+    pub tls: Option<Tls>,
+}
+
+impl ClusterSettings {
+    /// Whether addresses of other machines may be used.
+    pub(super) fn leaves_the_machine(&self) -> bool {
+        self.insecure || self.tls.is_some()
+    }
 }
 
 /// A variable of the environment, in text.

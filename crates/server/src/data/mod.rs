@@ -44,7 +44,7 @@ const REDIAL_MIN: Duration = Duration::from_millis(1);
 const REDIAL_MAX: Duration = Duration::from_millis(10);
 
 /// At most so many strangers are talked to at a time; the next wait in the listener's queue.
-const STRANGERS_MAX: usize = 256;
+pub(crate) const STRANGERS_MAX: usize = 256;
 
 /// Of so many that were turned away an error says why.
 const REMEMBERED_MAX: usize = 8;

@@ -1,6 +1,8 @@
 //! The JobManager: drives the job here, and lets its attempts run on TaskManagers.
 
 mod dispatcher;
+#[cfg(feature = "tls")]
+mod incoming;
 mod streams;
 
 use std::os::fd::AsFd;
@@ -13,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -24,6 +27,7 @@ use super::wire::cluster_server::ClusterServer;
 use crate::driver::{Events, Execution, Launch};
 use crate::error::RunError;
 use crate::files::discard_with;
+use crate::tls::Tls;
 
 use dispatcher::{Dispatcher, Post, Terms};
 use streams::Streams;
@@ -86,11 +90,10 @@ impl OnCluster {
         let streams = Streams::new(posts.clone(), build.to_string());
         let service = ClusterServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let expect = Expect::new(&options.cluster.secret);
-        let service = tonic::service::interceptor::InterceptedService::new(service, expect);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let service = InterceptedService::new(service, expect);
+        let serve = serve(service, listener, options.cluster.tls.clone());
         runtime.spawn(async move {
-            let served = Server::builder().add_service(service);
-            if let Err(error) = served.serve_with_incoming(incoming).await {
+            if let Err(error) = serve.await {
                 let error = ErrorChain(&error);
                 give_up(&format!("it can't listen any more: {error}"));
             }
@@ -129,6 +132,24 @@ impl Execution for OnCluster {
     }
 }
 
+/// Takes in whoever connects.
+async fn serve(
+    service: InterceptedService<ClusterServer<Streams>, Expect>,
+    listener: TcpListener,
+    tls: Option<Tls>,
+) -> Result<(), tonic::transport::Error> {
+    let served = Server::builder().add_service(service);
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls {
+        let incoming = incoming::encrypted(listener, tls);
+        return served.serve_with_incoming(incoming).await;
+    }
+    #[cfg(not(feature = "tls"))]
+    let _: Option<Tls> = tls;
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    served.serve_with_incoming(incoming).await
+}
+
 /// Without this, the job would wait for ever for what nobody does any more. Whoever started the
 /// JobManager may start it again, as after a crash.
 fn give_up(why: &str) {
@@ -137,8 +158,8 @@ fn give_up(why: &str) {
 }
 
 fn listen(options: &JobManagerOptions) -> Result<TcpListener, String> {
-    let insecure = options.cluster.insecure;
-    let addresses = check_address(&options.listen, insecure).map_err(|error| error.to_string())?;
+    let allowed = options.cluster.leaves_the_machine();
+    let addresses = check_address(&options.listen, allowed).map_err(|error| error.to_string())?;
     let bound = match options.inherited {
         true => std::io::stdin()
             .as_fd()

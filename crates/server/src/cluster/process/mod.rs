@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
-use super::client::{client, endpoint};
+use super::client::reach;
 use super::parent::die_with_parent;
 use super::refusal::Farewell;
 use super::settings::{ClusterSettings, heartbeat, heartbeat_interval};
@@ -49,6 +49,9 @@ use state::{PartState, Restoring};
 
 /// How long a last word may take to reach the JobManager.
 const FAREWELL_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long the JobManager, which has just been there, may take to take a connection.
+const JOBMANAGER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long peers may take to connect once they have been deployed.
 const PEERS_PATIENCE: Duration = Duration::from_secs(20);
@@ -254,11 +257,11 @@ async fn hello(
     address: String,
 ) -> Result<(Streaming<ProcessOrder>, Outbox), Ending> {
     let failed = |what: String| Ending(format!("the JobManager at `{}`: {what}", task.jobmanager));
-    let endpoint = endpoint(&task.jobmanager);
-    let endpoint = endpoint.map_err(|error| failed(ErrorChain(&error).to_string()))?;
-    let channel = endpoint.connect().await;
-    let channel = channel.map_err(|error| failed(ErrorChain(&error).to_string()))?;
-    let mut client = client(channel, &cluster.secret);
+    let refused = |farewell| match farewell {
+        Farewell::Refused(why) | Farewell::Gone(why) => failed(why),
+    };
+    let client = reach(&task.jobmanager, cluster, JOBMANAGER_PATIENCE).await;
+    let mut client = client.map_err(refused)?;
     let (outbox, said) = unbounded_channel();
     let outbox = Outbox(outbox);
     outbox.say(process_message::Message::Hello(ProcessHello {
@@ -270,10 +273,8 @@ async fn hello(
         address,
     }));
     let answer = client.attend(UnboundedReceiverStream::new(said)).await;
-    let refused = |status| match Farewell::from(status) {
-        Farewell::Refused(why) | Farewell::Gone(why) => failed(why),
-    };
-    Ok((answer.map_err(refused)?.into_inner(), outbox))
+    let answer = answer.map_err(|status| refused(Farewell::from(status)))?;
+    Ok((answer.into_inner(), outbox))
 }
 
 /// Waits for as long as the JobManager is there: others may take their time.

@@ -12,6 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use tidegate_coordinator::ProcessId;
 
 use crate::cluster::parent::this_binary;
+use crate::cluster::settings::ClusterSettings;
 use crate::cluster::task::{Task, VARIABLE};
 use crate::cluster::wire::Launch;
 
@@ -23,7 +24,7 @@ pub(super) struct Child {
 impl Child {
     /// Starts the process, with a socket that listens for its peers as standard input: its port is
     /// fresh, and nobody else can take it in between.
-    pub(super) fn start(task: &Task, launch: &Launch, insecure: bool) -> io::Result<Self> {
+    pub(super) fn start(task: &Task, launch: &Launch, cluster: &ClusterSettings) -> io::Result<Self> {
         let listener = TcpListener::bind((task.host, 0))?;
         let arguments = launch.arguments.iter().cloned().map(OsString::from_vec);
         let mut command = this_binary();
@@ -33,9 +34,12 @@ impl Child {
         command
             .args(arguments)
             .env(VARIABLE, task.text())
-            .env("TIDEGATE_INSECURE", insecure.to_string())
+            .env("TIDEGATE_INSECURE", cluster.insecure.to_string())
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .kill_on_drop(true);
+        if let Some(tls) = &cluster.tls {
+            command.envs(tls.files().variables());
+        }
         for variable in &launch.variables {
             command.env(&variable.name, &variable.value);
         }
@@ -67,7 +71,8 @@ pub(super) async fn ended(child: &mut Option<Child>) -> (ProcessId, String) {
 }
 
 /// Whether it says how a job runs: then the JobManager's word counts, whose settings are the same
-/// for all processes, and not that of whoever started the TaskManager.
+/// for all processes, and not that of whoever started the TaskManager. Where certificates lie is
+/// each machine's own business.
 fn is_setting(name: &OsStr) -> bool {
     let kept = ["TIDEGATE_CLUSTER_SECRET", "TIDEGATE_FAULT_"];
     let name = name.to_string_lossy();

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
-use super::client::{client, endpoint};
+use super::client::reach;
 use super::refusal::Farewell;
 use super::secret::{AddressError, check_address};
 use super::settings::{TaskManagerOptions, heartbeat, heartbeat_interval};
@@ -100,16 +100,16 @@ pub fn run_task_manager(options: TaskManagerOptions) -> Result<(), TaskManagerEr
 
 /// Checks what doesn't change. Names of machines may be known later.
 fn check(options: &TaskManagerOptions) -> Result<(), String> {
-    let insecure = options.cluster.insecure;
+    let other_machines = options.cluster.leaves_the_machine();
     for address in &options.jobmanagers {
         if let Err(error @ (AddressError::Malformed(_) | AddressError::Foreign(_))) =
-            check_address(address, insecure)
+            check_address(address, other_machines)
         {
             return Err(error.to_string());
         }
     }
     match options.host {
-        Some(host) if !insecure && !host.is_loopback() => {
+        Some(host) if !other_machines && !host.is_loopback() => {
             Err(AddressError::Foreign(host.to_string()).to_string())
         }
         _ => Ok(()),
@@ -213,17 +213,14 @@ impl Supervisor {
 
     async fn register(&self, address: &str) -> Result<Registration, Farewell> {
         let gone = |cause: &dyn std::error::Error| Farewell::Gone(ErrorChain(cause).to_string());
-        match check_address(address, self.options.cluster.insecure) {
+        match check_address(address, self.options.cluster.leaves_the_machine()) {
             Ok(_) => {}
             Err(error @ AddressError::Foreign(_)) => {
                 return Err(Farewell::Refused(error.to_string()));
             }
             Err(error) => return Err(gone(&error)),
         }
-        let endpoint = endpoint(address).map_err(|error| gone(&error))?;
-        let channel = endpoint.connect_timeout(ANSWER_PATIENCE).connect().await;
-        let channel = channel.map_err(|error| gone(&error))?;
-        let mut client = client(channel, &self.options.cluster.secret);
+        let mut client = reach(address, &self.options.cluster, ANSWER_PATIENCE).await?;
         let (says, said) = unbounded_channel();
         let _ = says.send(message(manager_message::Message::Hello(ManagerHello {
             version: VERSION,
@@ -335,7 +332,7 @@ impl Supervisor {
             local_copies: self.local_copies(&launch.job),
             job: launch.job.clone(),
         };
-        let child = Child::start(&task, &launch, self.options.cluster.insecure);
+        let child = Child::start(&task, &launch, &self.options.cluster);
         self.child = Some(child.map_err(|cause| format!("could not be started: {cause}"))?);
         Ok(())
     }

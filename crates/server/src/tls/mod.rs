@@ -1,0 +1,77 @@
+//! Encryption between the processes of a cluster: TLS 1.3, with certificates on both sides.
+//!
+//! Every process of a cluster is given a certificate, its key, and the certificate of the CA that
+//! has signed it; one certificate for all of them is enough. Both sides of each connection show
+//! theirs, and accept whatever the CA has signed for clients and servers. Addresses change, so they
+//! aren't looked at: a certificate has to bear one name, `tidegate` unless told otherwise.
+//!
+//! *Nothing by halves*: settings that are incomplete, or files that the other processes would
+//! refuse (expired, say, or signed by somebody else), are refused by the process itself when it
+//! starts. Files that are replaced later count for the next connection. If what has been put there
+//! is of no use, the former ones go on being used, with a warning.
+//!
+//! *Whoever is refused learns why.* In TLS 1.3, the side that dials is through with its part before
+//! the other has looked at its certificate. So it waits until it has got a session ticket, which
+//! is sent to nobody who is refused: see [`dial`](Tls::dial). Tickets aren't used for anything else;
+//! every connection is made by certificates.
+//!
+//! Which kind of connection it is to be is agreed upon by name ([`Purpose`]), so a data connection
+//! can't be led to a JobManager.
+//!
+//! Without the feature `tls`, the settings are known and refused, and [`Tls`] has no values.
+
+mod error;
+mod files;
+#[cfg(feature = "tls")]
+mod handshake;
+#[cfg(feature = "tls")]
+mod identity;
+#[cfg(feature = "tls")]
+mod explain;
+#[cfg(all(test, feature = "tls"))]
+pub(crate) mod testing;
+#[cfg(all(test, feature = "tls"))]
+mod tests;
+
+pub use error::TlsError;
+pub use files::TlsFiles;
+#[cfg(feature = "tls")]
+pub(crate) use handshake::{Failure, Stranger, close_gently};
+#[cfg(feature = "tls")]
+pub use identity::Tls;
+
+/// The first byte of whatever opens an encrypted connection.
+pub(crate) const FIRST_BYTE: u8 = 0x16;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Messages between the JobManager and others: gRPC.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
+    Control,
+    /// Records between the processes of an attempt.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
+    Data,
+}
+
+/// What the processes of a cluster encrypt with: nothing, since this is built without the feature
+/// `tls`.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, Debug)]
+pub enum Tls {}
+
+#[cfg(not(feature = "tls"))]
+impl Tls {
+    /// Says that it can't be done.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn load(_files: &TlsFiles) -> Result<Tls, TlsError> {
+        Err(TlsError::NotBuilt)
+    }
+
+    /// Where it was loaded from.
+    pub fn files(&self) -> &TlsFiles {
+        match *self {}
+    }
+}
