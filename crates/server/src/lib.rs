@@ -10,6 +10,7 @@ mod clock;
 mod driver;
 mod dry_run;
 mod error;
+mod farewell;
 mod files;
 mod hex;
 mod local_recovery;

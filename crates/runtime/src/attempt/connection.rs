@@ -4,6 +4,7 @@
 //! workers count as poisoned, and the workers panic, too. None of them says which process has gone;
 //! the connection does, before anybody panics.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -12,13 +13,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tidegate_types::message::{FailureOrigin, Report, SubtaskFailure};
 use timely::communication::allocator::zero_copy::stream::Stream;
 
+#[cfg(feature = "tls")]
+use super::encrypted::Encrypted;
 use crate::report::Reporter;
 
 /// A connection to another process of the attempt, on which both sides have proved who they are.
-#[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     address: Option<SocketAddr>,
+    #[cfg(feature = "tls")]
+    encrypted: Option<Arc<Encrypted>>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.stream).finish()
+    }
 }
 
 impl Connection {
@@ -30,7 +40,26 @@ impl Connection {
     pub fn tcp(stream: TcpStream) -> io::Result<Connection> {
         stream.set_nodelay(true)?;
         let address = stream.peer_addr().ok();
-        Ok(Connection { stream, address })
+        Ok(Connection {
+            stream,
+            address,
+            #[cfg(feature = "tls")]
+            encrypted: None,
+        })
+    }
+
+    /// An encrypted connection, on which the handshake of TLS has been made. What has been read
+    /// from the stream already is in `session`.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    #[cfg(feature = "tls")]
+    pub fn encrypted(stream: TcpStream, session: rustls::Connection) -> io::Result<Connection> {
+        let plain = Connection::tcp(stream)?;
+        Ok(Connection {
+            encrypted: Some(Arc::new(Encrypted::new(session))),
+            ..plain
+        })
     }
 
     /// A second handle on the same connection.
@@ -41,6 +70,8 @@ impl Connection {
         Ok(Connection {
             stream: self.stream.try_clone()?,
             address: self.address,
+            #[cfg(feature = "tls")]
+            encrypted: self.encrypted.clone(),
         })
     }
 
@@ -49,16 +80,39 @@ impl Connection {
         // It may be closed already.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
+
+    /// Says that this side is through with a direction, or with both. The other side reads to the
+    /// end, and sees that it is one.
+    ///
+    /// # Errors
+    /// If it is broken or closed.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        if let Some(encrypted) = &self.encrypted
+            && how != Shutdown::Read
+        {
+            encrypted.end(&self.stream)?;
+        }
+        self.stream.shutdown(how)
+    }
 }
 
 impl Read for &Connection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(encrypted) = &self.encrypted {
+            return encrypted.read(&self.stream, buffer);
+        }
         (&self.stream).read(buffer)
     }
 }
 
 impl Write for &Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "tls")]
+        if let Some(encrypted) = &self.encrypted {
+            return encrypted.write(&self.stream, bytes);
+        }
         (&self.stream).write(bytes)
     }
 
@@ -212,6 +266,6 @@ impl Stream for Watched {
     }
 
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.connection.stream.shutdown(how)
+        self.connection.shutdown(how)
     }
 }

@@ -10,6 +10,8 @@
 
 mod cluster;
 mod connection;
+#[cfg(feature = "tls")]
+mod encrypted;
 mod quiet;
 mod worker;
 

@@ -57,7 +57,9 @@ async fn encrypted(
         tls.dial(stream, Purpose::Control).await
     };
     let late = |_| Farewell::Gone("it doesn't answer".to_owned());
-    let dialled = tokio::time::timeout(patience, dialled).await.map_err(late)?;
+    let dialled = tokio::time::timeout(patience, dialled)
+        .await
+        .map_err(late)?;
     let stream = dialled.map_err(|failure| match failure {
         Failure::Passing(error) => Farewell::Gone(error.to_string()),
         Failure::Final(why) => Farewell::Refused(why),

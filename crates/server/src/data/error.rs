@@ -26,9 +26,13 @@ pub enum Refusal {
     Duplicate,
     /// It doesn't know the secret.
     Secret,
+    /// It doesn't encrypt.
+    Plain,
+    /// It encrypts.
+    Encrypted,
 }
 
-const CODES: [(Refusal, u8); 9] = [
+const CODES: [(Refusal, u8); 11] = [
     (Refusal::Version, 1),
     (Refusal::Job, 2),
     (Refusal::Epoch, 3),
@@ -38,6 +42,8 @@ const CODES: [(Refusal, u8); 9] = [
     (Refusal::Index, 7),
     (Refusal::Duplicate, 8),
     (Refusal::Secret, 9),
+    (Refusal::Plain, 10),
+    (Refusal::Encrypted, 11),
 ];
 
 impl Refusal {
@@ -71,6 +77,14 @@ impl fmt::Display for Refusal {
             Refusal::Addressee => "it has another index: check the addresses",
             Refusal::Index => "it has no place for this index: check the number of processes",
             Refusal::Duplicate => "a process of the same index is connected already",
+            Refusal::Plain => {
+                "connections are encrypted, and this one isn't: give all processes `--tls-cert`, \
+                 `--tls-key` and `--tls-ca`"
+            }
+            Refusal::Encrypted => {
+                "connections aren't encrypted, and this one is: give all processes `--tls-cert`, \
+                 `--tls-key` and `--tls-ca`"
+            }
             Refusal::Secret => "the secrets differ: give all processes the same",
         })
     }
@@ -144,6 +158,16 @@ pub enum ConnectError {
         process: u32,
         /// Where it is.
         address: String,
+    },
+    /// No encrypted connection comes about.
+    #[error("process `{process}` at `{address}` can't be connected with: {why}")]
+    Tls {
+        /// That process.
+        process: u32,
+        /// Where it is.
+        address: String,
+        /// For people: what is wrong, and what to do.
+        why: String,
     },
     /// Something else listens there.
     #[error(

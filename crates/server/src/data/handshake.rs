@@ -2,8 +2,7 @@
 
 use std::io;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::ConnectOptions;
 use super::error::{ConnectError, Refusal};
@@ -11,6 +10,8 @@ use super::hello::{
     ACCEPTED, CHALLENGE, HELLO_BYTES, Hello, MAGIC, NONCE_BYTES, PREFIX_BYTES, REFUSED, Side,
     VERSION, has_proved, prove,
 };
+use crate::farewell::close_gently;
+use crate::tls::FIRST_BYTE;
 
 /// Why dialling didn't lead to a connection.
 #[derive(Debug)]
@@ -22,9 +23,12 @@ pub(super) enum Failure {
 }
 
 /// What makes it useless to dial again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Refused(Refusal),
+    /// No encrypted connection comes about, for this reason.
+    #[cfg(feature = "tls")]
+    Tls(String),
     WrongSecret,
     Stranger,
 }
@@ -46,6 +50,12 @@ impl Verdict {
                 address,
                 refusal,
             },
+            #[cfg(feature = "tls")]
+            Verdict::Tls(why) => ConnectError::Tls {
+                process,
+                address,
+                why,
+            },
             Verdict::WrongSecret => ConnectError::Secret { process, address },
             Verdict::Stranger => ConnectError::Stranger { process, address },
         }
@@ -59,6 +69,9 @@ pub(super) enum TurnedAway {
     Refused(Refusal),
     #[error("what it said is no part of the protocol")]
     Garbage,
+    #[error("no encrypted connection comes about: {0}")]
+    #[cfg(feature = "tls")]
+    Tls(String),
     #[error("it has gone: {0}")]
     Gone(#[from] io::Error),
 }
@@ -71,7 +84,7 @@ fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
 
 /// Introduces this process to `peer`, and checks that it is `peer` who answers.
 pub(super) async fn dial(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     options: &ConnectOptions,
     peer: u32,
 ) -> Result<(), Failure> {
@@ -83,6 +96,7 @@ pub(super) async fn dial(
     };
     let bytes = hello.encode();
     stream.write_all(&bytes).await?;
+    stream.flush().await?;
     expect(stream, CHALLENGE).await?;
     let theirs: [u8; NONCE_BYTES] = read(stream).await?;
     let proof: [u8; NONCE_BYTES] = read(stream).await?;
@@ -91,11 +105,15 @@ pub(super) async fn dial(
     }
     let own = prove(&options.secret, Side::Dials, &bytes, &theirs);
     stream.write_all(&own).await?;
+    stream.flush().await?;
     expect(stream, ACCEPTED).await
 }
 
 /// Reads an answer that should be this one.
-async fn expect(stream: &mut TcpStream, wanted: u8) -> Result<(), Failure> {
+async fn expect(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    wanted: u8,
+) -> Result<(), Failure> {
     let [answer] = read(stream).await?;
     if answer == wanted {
         return Ok(());
@@ -111,7 +129,7 @@ async fn expect(stream: &mut TcpStream, wanted: u8) -> Result<(), Failure> {
 /// Finds out who has connected, and returns its index once it has been let in. `claim` says
 /// whether it is the first of that index.
 pub(super) async fn accept(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     options: &ConnectOptions,
     claim: impl FnOnce(u32) -> bool,
 ) -> Result<u32, TurnedAway> {
@@ -119,18 +137,21 @@ pub(super) async fn accept(
     if let Err(TurnedAway::Refused(refusal)) = &outcome {
         // It may have gone, and needn't know.
         let _ = stream.write_all(&[REFUSED, refusal.code()]).await;
-        let _ = stream.shutdown().await;
+        close_gently(stream).await;
     }
     outcome
 }
 
 async fn question(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     options: &ConnectOptions,
     claim: impl FnOnce(u32) -> bool,
 ) -> Result<u32, TurnedAway> {
     let prefix: [u8; PREFIX_BYTES] = read(stream).await?;
     let (magic, version) = prefix.split_at(MAGIC.len());
+    if magic[0] == FIRST_BYTE {
+        return Err(TurnedAway::Refused(Refusal::Encrypted));
+    }
     if magic != MAGIC {
         return Err(TurnedAway::Garbage);
     }
@@ -149,6 +170,7 @@ async fn question(
     challenge.extend(own);
     challenge.extend(prove(&options.secret, Side::Accepts, &bytes, &hello.nonce));
     stream.write_all(&challenge).await?;
+    stream.flush().await?;
     let proof: [u8; NONCE_BYTES] = read(stream).await?;
     if !has_proved(&options.secret, Side::Dials, &bytes, &own, &proof) {
         return Err(TurnedAway::Refused(Refusal::Secret));
@@ -157,6 +179,7 @@ async fn question(
         return Err(TurnedAway::Refused(Refusal::Duplicate));
     }
     stream.write_all(&[ACCEPTED]).await?;
+    stream.flush().await?;
     Ok(hello.from)
 }
 
@@ -172,7 +195,7 @@ fn refusal(options: &ConnectOptions, hello: &Hello) -> Option<Refusal> {
     (!dials.contains(&hello.from)).then_some(Refusal::Index)
 }
 
-async fn read<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
+async fn read<const N: usize>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes).await?;
     Ok(bytes)

@@ -11,13 +11,13 @@
 //! What goes over the wire is in [`hello`](self::hello) byte by byte. The secret never does: each
 //! side shows that it knows it by what it makes of the other's random number.
 //!
-//! Connections are in plain text so far. Encrypted ones will be two per pair, one per direction,
-//! since a thread that waits to read must not keep another from writing: there is a byte for that
-//! in the hello, and [`Connection`] is where the difference will be.
+//! If the cluster encrypts ([`tls`](crate::tls)), each connection does from its first byte, and the
+//! same is said inside.
 
 mod error;
 mod handshake;
 mod hello;
+mod link;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +33,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 pub use error::{ConnectError, MissingPeer, Refusal, RefusedStranger};
-use handshake::{Failure, accept, dial};
+use handshake::Failure;
 pub use hello::{BuildFingerprint, Membership, Secret};
+use link::Link;
+
+use crate::tls::Tls;
 
 /// Whoever has connected gets this long to say who it is.
 pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
@@ -58,6 +61,8 @@ pub struct ConnectOptions {
     pub secret: Secret,
     /// Index of this process.
     pub process: u32,
+    /// What is encrypted with; `None` if nothing is. The same for all of them.
+    pub tls: Option<Tls>,
     /// `host:port` of every process, by index; this one's own isn't used.
     pub addresses: Vec<String>,
     /// How long to wait for all of them.
@@ -97,21 +102,13 @@ pub async fn connect(
             return Err(shared.missing(&connections));
         };
         let (peer, stream) = arrival.expect("`shared` has a sender, too")?;
-        connections[peer as usize] = Some(into_connection(stream)?);
+        let connection = stream.into_connection().map_err(ConnectError::Socket)?;
+        connections[peer as usize] = Some(connection);
     }
     Ok(connections)
 }
 
-fn into_connection(stream: TcpStream) -> Result<Connection, ConnectError> {
-    let blocking = |stream: TcpStream| {
-        let stream = stream.into_std()?;
-        stream.set_nonblocking(false)?;
-        Connection::tcp(stream)
-    };
-    blocking(stream).map_err(ConnectError::Socket)
-}
-
-type Arrival = Result<(u32, TcpStream), ConnectError>;
+type Arrival = Result<(u32, Link), ConnectError>;
 
 /// What the tasks that connect one process have in common.
 struct Shared {
@@ -170,13 +167,11 @@ impl Shared {
         let _ = self.arrived.send(arrival);
     }
 
-    async fn try_reach(&self, peer: u32) -> Result<TcpStream, Failure> {
-        let mut stream = TcpStream::connect(self.address(peer)).await?;
-        stream.set_nodelay(true)?;
+    async fn try_reach(&self, peer: u32) -> Result<Link, Failure> {
+        let stream = TcpStream::connect(self.address(peer)).await?;
         let waiting = "it has not answered: it is starting, or hangs";
         self.progress().obstacles.insert(peer, waiting.to_owned());
-        dial(&mut stream, &self.options, peer).await?;
-        Ok(stream)
+        Link::dial(stream, &self.options, peer).await
     }
 
     /// Takes in whoever connects, and talks to all of them at the same time.
@@ -200,16 +195,11 @@ impl Shared {
         }
     }
 
-    async fn talk(self: Arc<Self>, mut stream: TcpStream, from: SocketAddr) {
-        let talk = async {
-            stream.set_nodelay(true)?;
-            let claim = |peer| self.claim(peer);
-            accept(&mut stream, &self.options, claim).await
-        };
-        let outcome = timeout(HANDSHAKE_PATIENCE, talk).await;
+    async fn talk(self: Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        let outcome = timeout(HANDSHAKE_PATIENCE, Link::accept(stream, &self)).await;
         let cause = match outcome {
-            Ok(Ok(peer)) => {
-                let _ = self.arrived.send(Ok((peer, stream)));
+            Ok(Ok(arrival)) => {
+                let _ = self.arrived.send(Ok(arrival));
                 return;
             }
             Ok(Err(error)) => error.to_string(),

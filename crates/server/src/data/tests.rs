@@ -8,6 +8,9 @@ use tidegate_types::{AttemptNumber, ErrorChain, JobId, LeaderEpoch};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
+#[cfg(feature = "tls")]
+mod encrypted;
+
 use super::hello::{HELLO_BYTES, Hello, Side, prove};
 use super::*;
 
@@ -58,6 +61,7 @@ impl Cluster {
         ConnectOptions {
             membership: membership(),
             secret: Secret::new(*b"sesame"),
+            tls: None,
             process,
             addresses: self.addresses.clone(),
             timeout: LONG,

@@ -1,18 +1,14 @@
 //! Opening encrypted connections, from both sides.
 
 use std::io::{self, Read};
-use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::identity::Tls;
-use super::{FIRST_BYTE, Purpose, explain};
-
-/// How long somebody who has been turned away may take to read why.
-const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
+use super::identity::{Purpose, Tls};
+use super::{FIRST_BYTE, explain};
+use crate::farewell::close_gently;
 
 /// Why a connection that was dialled isn't encrypted.
 #[derive(Debug)]
@@ -89,17 +85,17 @@ impl Tls {
         let accepted = acceptor.accept(stream).into_fallible().await;
         let mut stream = match accepted {
             Ok(stream) => stream,
-            Err((error, stream)) => {
+            Err((error, mut stream)) => {
                 let why = match cause(&error) {
                     Some(cause) => explain::of_peer(cause, &self.files().name),
                     None => return Err(error),
                 };
-                close_gently(stream).await;
+                close_gently(&mut stream).await;
                 return Ok(Err(Stranger::Refused(why)));
             }
         };
         if stream.get_ref().1.alpn_protocol() != Some(purpose.protocol()) {
-            close_gently(stream.into_inner().0).await;
+            close_gently(&mut stream).await;
             let why = "it does not say what the connection is for, so it is no process of Tidegate";
             return Ok(Err(Stranger::Refused(why.to_owned())));
         }
@@ -107,18 +103,6 @@ impl Tls {
         stream.flush().await?;
         Ok(Ok(stream))
     }
-}
-
-/// Lets the other side read the last that was said. If a connection is closed while something that
-/// was sent to it hasn't been read, what is on its way the other way may be lost.
-pub(crate) async fn close_gently(mut stream: TcpStream) {
-    // It may have gone already, and needn't know.
-    let _ = stream.shutdown().await;
-    let drained = async {
-        let mut nothing = [0; 1024];
-        while matches!(stream.read(&mut nothing).await, Ok(read) if read > 0) {}
-    };
-    let _ = timeout(FAREWELL_PATIENCE, drained).await;
 }
 
 /// Waits for a session ticket. It is the first that whoever accepts says once it has accepted the

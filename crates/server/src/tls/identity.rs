@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -17,7 +17,16 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tidegate_types::ErrorChain;
 
-use super::{Purpose, TlsError, TlsFiles, explain};
+use super::{TlsError, TlsFiles, explain};
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Messages between the JobManager and others: gRPC.
+    Control,
+    /// Records between the processes of an attempt.
+    Data,
+}
 
 /// What the processes of a cluster encrypt with. Clones share what is loaded.
 #[derive(Clone)]
@@ -65,6 +74,19 @@ impl Tls {
         })))
     }
 
+    /// As if it had been loaded when the certificate was still good.
+    #[cfg(test)]
+    pub(crate) fn unchecked(files: &TlsFiles) -> Tls {
+        let identity = Arc::new(Parts::read(files).unwrap().into_identity().unwrap());
+        Tls(Arc::new(Shared {
+            files: files.clone(),
+            loaded: Mutex::new(Loaded {
+                identity,
+                stamp: stamp(files),
+            }),
+        }))
+    }
+
     /// Where it was loaded from.
     pub fn files(&self) -> &TlsFiles {
         &self.0.files
@@ -110,8 +132,17 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-impl Identity {
-    fn load(files: &TlsFiles) -> Result<Identity, TlsError> {
+/// What the files hold.
+struct Parts {
+    name: ServerName<'static>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    of_server: Arc<WebPkiServerVerifier>,
+    of_client: Arc<dyn ClientCertVerifier>,
+}
+
+impl Parts {
+    fn read(files: &TlsFiles) -> Result<Parts, TlsError> {
         let name = ServerName::try_from(files.name.clone());
         let name = name.map_err(|_| TlsError::Name(files.name.clone()))?;
         let chain = certificates("--tls-cert", &files.cert)?;
@@ -124,38 +155,58 @@ impl Identity {
         let roots = Arc::new(roots(&files.ca)?);
         let unusable_ca = |_| no_certificates("--tls-ca", &files.ca);
         let of_server = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider());
-        let of_server = of_server.build().map_err(unusable_ca)?;
-        let of_client = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider());
-        let of_client = of_client.build().map_err(unusable_ca)?;
-        check_own(&chain, &*of_server, &*of_client, &name).map_err(|error| TlsError::Unfit {
-            cert: files.cert.clone(),
-            why: explain::of_own(&error, &files.name),
-        })?;
-        let unusable_key = |error: rustls::Error| TlsError::Key {
-            key: files.key.clone(),
-            cert: files.cert.clone(),
-            why: match error {
-                rustls::Error::InconsistentKeys(_) => "the key is another one's".to_owned(),
-                other => other.to_string(),
-            },
-        };
+        let of_client = WebPkiClientVerifier::builder_with_provider(roots, provider());
+        Ok(Parts {
+            name,
+            chain,
+            key,
+            of_server: of_server.build().map_err(unusable_ca)?,
+            of_client: of_client.build().map_err(unusable_ca)?,
+        })
+    }
+
+    /// Looks at this process's certificate as the others will.
+    fn check(&self) -> Result<(), rustls::Error> {
+        let (own, rest) = self.chain.split_first().expect("there is at least one");
+        let now = UnixTime::now();
+        self.of_server
+            .verify_server_cert(own, rest, &self.name, &[], now)?;
+        self.of_client.verify_client_cert(own, rest, now)?;
+        Ok(())
+    }
+
+    fn into_identity(self) -> Result<Identity, rustls::Error> {
         let server = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&TLS13])
-            .expect("the provider has TLS 1.3")
-            .with_client_cert_verifier(of_client)
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(unusable_key)?;
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(self.of_client)
+            .with_single_cert(self.chain.clone(), self.key.clone_key())?;
         let mut client = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&TLS13])
-            .expect("the provider has TLS 1.3")
-            .with_webpki_verifier(of_server)
-            .with_client_auth_cert(chain, key)
-            .map_err(unusable_key)?;
-        client.resumption = rustls::client::Resumption::disabled();
+            .with_protocol_versions(&[&TLS13])?
+            .with_webpki_verifier(self.of_server)
+            .with_client_auth_cert(self.chain, self.key)?;
+        client.resumption = Resumption::disabled();
         Ok(Identity {
             client,
             server,
-            name,
+            name: self.name,
+        })
+    }
+}
+
+impl Identity {
+    fn load(files: &TlsFiles) -> Result<Identity, TlsError> {
+        let parts = Parts::read(files)?;
+        parts.check().map_err(|error| TlsError::Unfit {
+            cert: files.cert.clone(),
+            why: explain::of_own(&error, &files.name),
+        })?;
+        parts.into_identity().map_err(|error| TlsError::Key {
+            key: files.key.clone(),
+            cert: files.cert.clone(),
+            why: match error {
+                rustls::Error::InconsistentKeys(_) => "they were not made together".to_owned(),
+                other => other.to_string(),
+            },
         })
     }
 
@@ -182,20 +233,6 @@ impl Purpose {
     }
 }
 
-/// Looks at this process's certificate as the others will.
-fn check_own(
-    chain: &[CertificateDer<'static>],
-    of_server: &dyn ServerCertVerifier,
-    of_client: &dyn ClientCertVerifier,
-    name: &ServerName<'_>,
-) -> Result<(), rustls::Error> {
-    let (own, rest) = chain.split_first().expect("there is at least one");
-    let now = UnixTime::now();
-    of_server.verify_server_cert(own, rest, name, &[], now)?;
-    of_client.verify_client_cert(own, rest, now)?;
-    Ok(())
-}
-
 fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|cause| TlsError::Read {
         flag,
@@ -213,10 +250,7 @@ fn no_certificates(flag: &'static str, path: &Path) -> TlsError {
 }
 
 /// At least one.
-fn certificates(
-    flag: &'static str,
-    path: &Path,
-) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(flag, path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {

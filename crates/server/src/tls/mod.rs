@@ -21,13 +21,13 @@
 //! Without the feature `tls`, the settings are known and refused, and [`Tls`] has no values.
 
 mod error;
+#[cfg(feature = "tls")]
+mod explain;
 mod files;
 #[cfg(feature = "tls")]
 mod handshake;
 #[cfg(feature = "tls")]
 mod identity;
-#[cfg(feature = "tls")]
-mod explain;
 #[cfg(all(test, feature = "tls"))]
 pub(crate) mod testing;
 #[cfg(all(test, feature = "tls"))]
@@ -36,23 +36,14 @@ mod tests;
 pub use error::TlsError;
 pub use files::TlsFiles;
 #[cfg(feature = "tls")]
-pub(crate) use handshake::{Failure, Stranger, close_gently};
+pub(crate) use handshake::{Failure, Stranger};
+#[cfg(feature = "tls")]
+pub(crate) use identity::Purpose;
 #[cfg(feature = "tls")]
 pub use identity::Tls;
 
 /// The first byte of whatever opens an encrypted connection.
 pub(crate) const FIRST_BYTE: u8 = 0x16;
-
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Messages between the JobManager and others: gRPC.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
-    Control,
-    /// Records between the processes of an attempt.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
-    Data,
-}
 
 /// What the processes of a cluster encrypt with: nothing, since this is built without the feature
 /// `tls`.

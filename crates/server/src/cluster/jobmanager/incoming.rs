@@ -17,7 +17,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::data::{HANDSHAKE_PATIENCE, STRANGERS_MAX};
-use crate::tls::{Purpose, Stranger, Tls, close_gently};
+use crate::farewell::close_gently;
+use crate::tls::{Purpose, Stranger, Tls};
 
 /// Pause after a connection couldn't be taken, such as for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -77,17 +78,14 @@ async fn talk(stream: TcpStream, from: SocketAddr, tls: Tls, arrived: Sender<Arr
     tracing::warn!(%from, cause, "a control connection was turned away");
 }
 
-async fn accept(
-    stream: TcpStream,
-    tls: &Tls,
-) -> io::Result<Result<TlsStream<TcpStream>, String>> {
+async fn accept(stream: TcpStream, tls: &Tls) -> io::Result<Result<TlsStream<TcpStream>, String>> {
     stream.set_nodelay(true)?;
     Ok(match tls.accept(stream, Purpose::Control).await? {
         Ok(stream) => Ok(stream),
         Err(Stranger::Refused(why)) => Err(why),
         Err(Stranger::Plain(mut stream)) => {
             stream.write_all(&GOAWAY).await?;
-            close_gently(stream).await;
+            close_gently(&mut stream).await;
             Err("it does not encrypt".to_owned())
         }
     })

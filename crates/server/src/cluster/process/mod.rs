@@ -214,6 +214,7 @@ impl Part<'_> {
             ConnectOptions {
                 membership: membership(self.task, &deployment, &self.graph),
                 secret: self.cluster.secret.clone(),
+                tls: self.cluster.tls.clone(),
                 process,
                 addresses: deployment.addresses.clone(),
                 timeout: PEERS_PATIENCE,

@@ -24,7 +24,11 @@ pub(super) struct Child {
 impl Child {
     /// Starts the process, with a socket that listens for its peers as standard input: its port is
     /// fresh, and nobody else can take it in between.
-    pub(super) fn start(task: &Task, launch: &Launch, cluster: &ClusterSettings) -> io::Result<Self> {
+    pub(super) fn start(
+        task: &Task,
+        launch: &Launch,
+        cluster: &ClusterSettings,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind((task.host, 0))?;
         let arguments = launch.arguments.iter().cloned().map(OsString::from_vec);
         let mut command = this_binary();
