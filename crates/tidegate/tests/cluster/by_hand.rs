@@ -17,7 +17,12 @@ pub(crate) fn free_address() -> String {
     listener.local_addr().unwrap().to_string()
 }
 
-fn jobmanager(place: &Place, address: &str, secret: &str, arguments: &[&str]) -> Process {
+pub(crate) fn jobmanager(
+    place: &Place,
+    address: &str,
+    secret: &str,
+    arguments: &[&str],
+) -> Process {
     let mut all = vec![
         "jobmanager".to_owned(),
         "--listen".to_owned(),
@@ -29,7 +34,12 @@ fn jobmanager(place: &Place, address: &str, secret: &str, arguments: &[&str]) ->
     Process::start_with(&example("wordcount"), &all, &[secret])
 }
 
-fn taskmanager(binary: &Path, address: &str, secret: &str, arguments: &[&str]) -> Process {
+pub(crate) fn taskmanager(
+    binary: &Path,
+    address: &str,
+    secret: &str,
+    arguments: &[&str],
+) -> Process {
     let mut all = vec![
         "taskmanager".to_owned(),
         "--jobmanager".to_owned(),

@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod by_hand;
+#[cfg(feature = "tls")]
+#[path = "../../../server/src/tls/testing/ca.rs"]
+mod certificates;
 #[cfg(feature = "zookeeper")]
 mod chaos;
 #[cfg(feature = "zookeeper")]
@@ -17,6 +20,8 @@ mod readme;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

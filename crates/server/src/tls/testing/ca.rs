@@ -1,19 +1,24 @@
-//! Certificates for tests, made while they run.
+//! A CA, and the certificates that it issues, made while a test runs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     date_time_ymd,
 };
 
-use super::{Tls, TlsFiles};
-
 /// A CA, and a folder for what it issues.
 pub(crate) struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: tempfile::TempDir,
+}
+
+/// Where a certificate, its key, and that of its CA lie.
+pub(crate) struct Issued {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) ca: PathBuf,
 }
 
 impl Ca {
@@ -33,15 +38,20 @@ impl Ca {
         self.folder.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
     }
 
-    /// Issues a certificate, and says where it lies. `adapt` makes it other than it should be.
-    pub(crate) fn issue(&self, file: &str, adapt: impl FnOnce(&mut CertificateParams)) -> TlsFiles {
-        let mut params = CertificateParams::new([TlsFiles::NAME.to_owned()]).unwrap();
+    /// Issues a certificate for clients and servers called `tidegate`. `adapt` makes it other than
+    /// it should be.
+    pub(crate) fn issue_for(
+        &self,
+        file: &str,
+        adapt: impl FnOnce(&mut CertificateParams),
+    ) -> Issued {
+        let mut params = CertificateParams::new(["tidegate".to_owned()]).unwrap();
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
@@ -49,32 +59,18 @@ impl Ca {
         adapt(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        TlsFiles {
+        Issued {
             cert: self.write(&format!("{file}.pem"), &certificate.pem()),
             key: self.write(&format!("{file}.key"), &key.serialize_pem()),
             ca: self.path("ca"),
-            name: TlsFiles::NAME.to_owned(),
         }
     }
 
-    /// One that is as it should be, loaded.
-    pub(crate) fn tls(&self) -> Tls {
-        Tls::load(&self.issue("node", |_| {})).unwrap()
+    /// The certificates of this CA and of another one, in one file.
+    pub(crate) fn with(&self, other: &Ca) -> PathBuf {
+        let both = [self, other].map(|ca| fs::read_to_string(ca.path("ca")).unwrap());
+        self.write("both", &both.concat())
     }
-
-    /// One that is as it should be, and trusts another CA besides.
-    pub(crate) fn tls_that_trusts(&self, other: &Ca) -> Tls {
-        let both = [self.path("ca"), other.path("ca")].map(|path: PathBuf| read(&path));
-        let files = TlsFiles {
-            ca: self.write("both", &both.concat()),
-            ..self.issue("trusting", |_| {})
-        };
-        Tls::load(&files).unwrap()
-    }
-}
-
-pub(crate) fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap()
 }
 
 /// Makes a certificate one that is valid in the past only.
