@@ -1,8 +1,8 @@
 # Short names for what one runs often. `just` alone lists them.
 
 # Only what `--features fault-points` compiles in can be killed at a named place; the others are
-# kinds of stores.
-features := "--features fault-points,s3,zookeeper"
+# kinds of stores, and encryption.
+features := "--features fault-points,s3,tls,zookeeper"
 
 _list:
     @just --list --unsorted

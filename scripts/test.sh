@@ -10,8 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh
 
 # Fault points are compiled in for tests: the tests that kill a job at them need them. So is every
-# kind of store; scripts/setup.sh has installed what they are tested against.
-selected=(--workspace --features fault-points,s3,zookeeper)
+# kind of store, and encryption; scripts/setup.sh has installed what they are tested against.
+selected=(--workspace --features fault-points,s3,tls,zookeeper)
 
 # Arguments select among the other tests, hence none are wanted of these.
 [ $# -gt 0 ] || cargo test "${selected[@]}" --doc

@@ -11,12 +11,12 @@
 //! is of no use, the former ones go on being used, with a warning.
 //!
 //! *Whoever is refused learns why.* In TLS 1.3, the side that dials is through with its part before
-//! the other has looked at its certificate. So it waits until it has got a session ticket, which
-//! is sent to nobody who is refused: see [`dial`](Tls::dial). Tickets aren't used for anything else;
-//! every connection is made by certificates.
+//! the other has looked at its certificate. So it waits for a session ticket, which is sent to
+//! nobody who is refused. Tickets aren't used for anything else; every connection is made by
+//! certificates.
 //!
-//! Which kind of connection it is to be is agreed upon by name ([`Purpose`]), so a data connection
-//! can't be led to a JobManager.
+//! Which kind of connection it is to be is agreed upon by name, so a data connection can't be led to
+//! a JobManager.
 //!
 //! Without the feature `tls`, the settings are known and refused, and [`Tls`] has no values.
 

@@ -1,5 +1,7 @@
 //! What is refused before anything is connected. Connections are in the tests of `data`.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::fs;
 use std::path::PathBuf;
 

@@ -1,5 +1,7 @@
 //! A CA, and the certificates that it issues, made while a test runs.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::fs;
 use std::path::PathBuf;
 

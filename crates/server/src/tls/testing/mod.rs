@@ -1,5 +1,7 @@
 //! Certificates for tests.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 mod ca;
 
 use std::fs;
