@@ -15,8 +15,8 @@
 //! nobody who is refused. Tickets aren't used for anything else; every connection is made by
 //! certificates.
 //!
-//! Which kind of connection it is to be is agreed upon by name, so a data connection can't be led to
-//! a JobManager.
+//! Both sides agree by name on what a connection is for, so one for data can't be led to a
+//! JobManager.
 //!
 //! Without the feature `tls`, the settings are known and refused, and [`Tls`] has no values.
 
