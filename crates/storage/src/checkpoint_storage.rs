@@ -3,7 +3,6 @@
 //! which of it counts is said by the records of the [high-availability contract](crate::ha).
 
 use std::collections::BTreeMap;
-use std::io;
 
 use futures::{StreamExt, stream};
 use object_store::PutMode;
@@ -11,10 +10,11 @@ use tidegate_types::{CheckpointId, CompletedCheckpoint, FileHandle, JobId, Snaps
 
 use crate::error::StorageError;
 use crate::ha::Written;
-use crate::location::{self, split_url};
+use crate::location;
 use crate::metadata::{self, METADATA_BYTES_MAX};
 use crate::names;
 use crate::objects::{self, Objects};
+use crate::places::Places;
 
 /// Files looked at or deleted at the same time.
 pub(crate) const CONCURRENT_MAX: usize = 16;
@@ -27,6 +27,8 @@ pub(crate) const METADATA: &str = "_metadata";
 pub(crate) struct CheckpointStorage {
     /// The job's own namespace.
     pub(crate) objects: Objects,
+    /// Everywhere else.
+    pub(crate) places: Places,
 }
 
 /// One file: where it lies, and its name relative to there.
@@ -66,7 +68,7 @@ impl CheckpointStorage {
                 name: name.to_owned(),
             });
         }
-        locate_elsewhere(name)
+        self.places.locate(name)
     }
 
     /// Where the metadata of a checkpoint lies.
@@ -76,7 +78,7 @@ impl CheckpointStorage {
         location: Option<&SnapshotLocation>,
     ) -> Result<Located, StorageError> {
         match location {
-            Some(location) => at(location, METADATA),
+            Some(location) => self.places.at(location, METADATA),
             None => Ok(Located {
                 objects: self.objects.clone(),
                 name: names::metadata_name(checkpoint),
@@ -188,15 +190,6 @@ async fn delete_for_good(metadata: &Located) -> Result<(), StorageError> {
     metadata.objects.sync_folder("").await
 }
 
-/// Where the file with the URL `name` lies.
-pub(crate) fn locate_elsewhere(name: &str) -> Result<Located, StorageError> {
-    let (folder, file) = split_url(name).ok_or_else(|| StorageError::Malformed {
-        file: name.to_owned(),
-        reason: "this is no name of a state file".to_owned(),
-    })?;
-    at(&folder, file)
-}
-
 /// Compares the length of a state file with the recorded one.
 pub(crate) async fn verify_length(
     target: &Located,
@@ -215,18 +208,7 @@ pub(crate) async fn verify_length(
 
 /// A file in another folder.
 pub(crate) fn at(folder: &SnapshotLocation, file: &str) -> Result<Located, StorageError> {
-    let path = location::folder_of(folder)?;
-    let objects = match Objects::folder(&path) {
-        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            let file = path.join(file).display().to_string();
-            return Err(StorageError::Missing { file });
-        }
-        other => other?,
-    };
-    Ok(Located {
-        objects,
-        name: file.to_owned(),
-    })
+    Places::default().at(folder, file)
 }
 
 /// The checkpoint with its files named as on disk.

@@ -31,10 +31,11 @@ use crate::error::StorageError;
 use crate::folder;
 use crate::ha::job_records::JobRecords;
 #[cfg(feature = "s3")]
-use crate::ha::{Candidate, HaLocation, LeaderElection, S3Location};
+use crate::ha::{Candidate, HaLocation, LeaderElection, S3Inspection, S3Location};
 use crate::ha::{FolderRecords, MemoryNamespace, RecordStore};
 use crate::names::{self, IDENTITY};
 use crate::objects::{Objects, blocking};
+use crate::places::Places;
 
 /// What a namespace holds when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,16 +104,32 @@ impl JobStore {
         job_name: &str,
         runtime: Handle,
     ) -> Result<Option<(JobStore, NamespaceStatus)>, StorageError> {
+        #[cfg(feature = "s3")]
+        if dir.scheme() == "s3" {
+            let (location, job) = (S3Location::parse(dir.as_str())?, names::path_safe(job_name));
+            let objects = Objects::bucket(&location, &job)?;
+            let store: Arc<dyn RecordStore> = Arc::new(S3Inspection::of(&location, &job)?);
+            return Self::look_at(objects, &store, job_name, runtime).await;
+        }
         let root = names::directory_of(dir)?.join(names::path_safe(job_name));
         if !root.is_dir() {
             return Ok(None);
         }
         let store: Arc<dyn RecordStore> = Arc::new(FolderRecords::inspect(&root)?);
-        let Some(records) = JobRecords::open(&store, job_name).await? else {
+        Self::look_at(Objects::folder(&root)?, &store, job_name, runtime).await
+    }
+
+    async fn look_at(
+        objects: Objects,
+        store: &Arc<dyn RecordStore>,
+        job_name: &str,
+        runtime: Handle,
+    ) -> Result<Option<(JobStore, NamespaceStatus)>, StorageError> {
+        let Some(records) = JobRecords::open(store, job_name).await? else {
             return Ok(None);
         };
         let status = status_of(&records).await?;
-        let store = Self::with(Objects::folder(&root)?, records, runtime);
+        let store = Self::with(objects, records, runtime);
         Ok(Some((store, status)))
     }
 
@@ -216,7 +233,10 @@ impl JobStore {
 
     pub(crate) fn with(objects: Objects, records: JobRecords, runtime: Handle) -> JobStore {
         let inner = Inner {
-            storage: CheckpointStorage { objects },
+            storage: CheckpointStorage {
+                objects,
+                places: Places::default(),
+            },
             records,
             runtime,
         };

@@ -68,6 +68,7 @@ mod history;
 mod job_store;
 mod load;
 mod origin;
+mod places;
 mod savepoint;
 mod state_file;
 mod sweep;

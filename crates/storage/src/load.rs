@@ -13,15 +13,15 @@ use tidegate_types::{
 };
 use url::Url;
 
-use crate::checkpoint_storage::{
-    CONCURRENT_MAX, METADATA, at, expect, locate_elsewhere, read, verify_length,
-};
+use crate::checkpoint_storage::{CONCURRENT_MAX, METADATA, at, expect, read, verify_length};
 use crate::error::StorageError;
-use crate::location::{folder_of, into_absolute, location_of};
+use crate::folder::{self, Entry};
+use crate::location::{into_absolute, location_of};
+use crate::names;
 use crate::objects::blocking;
-use crate::{folder, names};
+use crate::places::{Place, Places};
 
-/// Reads the snapshot at `place`: the folder of a savepoint or of a checkpoint (`chk-N`), or the
+/// Reads the snapshot at `place`, on a disk or in a bucket: the folder of a savepoint or of a checkpoint (`chk-N`), or the
 /// `_metadata` in it. It comes with the folder as its location, with whole URLs as names of its
 /// files, and as the user's. Nobody has to own the namespace it lies in. See also
 /// [`parse_snapshot_path`].
@@ -32,23 +32,24 @@ use crate::{folder, names};
 /// [`StorageError::NotASnapshot`] for folders without metadata, that of a job among them, whose
 /// snapshots it names; damage, other versions, [`StorageError::WrongLength`] of a file.
 pub async fn load_snapshot(place: &Url) -> Result<CompletedCheckpoint, StorageError> {
-    load_folder(names::directory_of(place)?).await
+    load_at(&SnapshotLocation::new(place.as_str())).await
 }
 
 /// As [`load_snapshot`], for a folder.
 pub(crate) async fn load_at(
     location: &SnapshotLocation,
 ) -> Result<CompletedCheckpoint, StorageError> {
-    load_folder(folder_of(location)?).await
-}
-
-async fn load_folder(path: PathBuf) -> Result<CompletedCheckpoint, StorageError> {
-    let folder = blocking(move || snapshot_folder(&path)).await?;
-    let checkpoint = read_folder(&location_of(&folder)?).await?;
-    let whole = &checkpoint;
+    let places = Places::default();
+    let location = match Place::of(location)? {
+        Place::Folder(path) => location_of(&blocking(move || snapshot_folder(&path)).await?)?,
+        #[cfg(feature = "s3")]
+        Place::Bucket(_) => in_bucket::snapshot_folder(&places, location).await?,
+    };
+    let checkpoint = read_folder(&location).await?;
+    let (whole, places) = (&checkpoint, &places);
     stream::iter(checkpoint.files().map(Ok))
         .try_for_each_concurrent(CONCURRENT_MAX, |handle| async move {
-            let verify = async { verify_length(&locate_elsewhere(&handle.name)?, handle).await };
+            let verify = async { verify_length(&places.locate(&handle.name)?, handle).await };
             verify
                 .await
                 .map_err(|error| in_sibling(error, handle, whole))
@@ -78,10 +79,17 @@ fn in_sibling(
 /// URL, of a folder or the `_metadata` in it. Gives its folder; nothing is read.
 ///
 /// # Errors
-/// [`StorageError::UnsupportedScheme`] for other schemes, [`StorageError::InvalidLocation`] for
-/// what is neither.
+/// [`StorageError::UnsupportedScheme`] for schemes other than that and, with the feature, `s3://`;
+/// [`StorageError::InvalidLocation`] for what is neither.
 pub fn parse_snapshot_path(text: &str) -> Result<SnapshotLocation, StorageError> {
-    let path = names::directory_of(&names::parse_checkpoint_dir(text)?)?;
+    let url = names::parse_checkpoint_dir(text)?;
+    #[cfg(feature = "s3")]
+    if url.scheme() == "s3" {
+        return Ok(in_bucket::without_metadata(&SnapshotLocation::new(
+            url.as_str(),
+        )));
+    }
+    let path = names::directory_of(&url)?;
     if path.file_name().is_some_and(|name| name == METADATA)
         && let Some(folder) = path.parent()
     {
@@ -157,21 +165,70 @@ fn snapshot_folder(path: &Path) -> Result<PathBuf, StorageError> {
 /// Why a folder without metadata is no snapshot, and what may have been meant.
 fn why_not(path: &Path) -> Result<String, StorageError> {
     let entries = folder::entries(path)?;
-    let mut inside: Vec<_> = entries
+    let inside = entries
         .iter()
-        .filter(|entry| entry.is_folder && entry.path.join(METADATA).is_file())
-        .map(|entry| (names::parse_checkpoint_folder(&entry.name), &entry.name))
+        .filter(|entry| entry.is_folder && entry.path.join(METADATA).is_file());
+    Ok(reason(&entries, inside.map(|entry| entry.name.as_str())))
+}
+
+/// Why what is in `entries` is no snapshot, of which `inside` are some.
+fn reason<'a>(entries: &[Entry], inside: impl Iterator<Item = &'a str>) -> String {
+    let mut inside: Vec<_> = inside
+        .map(|name| (names::parse_checkpoint_folder(name), name))
         .collect();
     inside.sort();
     let inside: Vec<String> = inside.iter().map(|(_, name)| format!("`{name}`")).collect();
     if !inside.is_empty() {
-        return Ok(format!(
+        return format!(
             "it has no `_metadata`, but snapshots are in it; give one of them: {}",
             inside.join(", ")
-        ));
+        );
     }
     if entries.iter().any(|entry| entry.name == names::IDENTITY) {
-        return Ok("it is the folder of a job in which nothing has completed".to_owned());
+        return "it is the folder of a job in which nothing has completed".to_owned();
     }
-    Ok("it has no `_metadata`: it is something else, or did not complete".to_owned())
+    "it has no `_metadata`: it is something else, or did not complete".to_owned()
+}
+
+#[cfg(feature = "s3")]
+mod in_bucket {
+    //! The same where there are no folders, but only names with slashes in them.
+
+    use super::*;
+
+    /// The folder of the snapshot at `location`.
+    pub(super) async fn snapshot_folder(
+        places: &Places,
+        location: &SnapshotLocation,
+    ) -> Result<SnapshotLocation, StorageError> {
+        let folder = without_metadata(location);
+        let metadata = places.at(&folder, METADATA)?;
+        match metadata.objects.bytes_of(METADATA).await {
+            Ok(_) => return Ok(folder),
+            Err(StorageError::Missing { .. }) => {}
+            Err(other) => return Err(other),
+        }
+        let entries = metadata.objects.entries("").await?;
+        let path = folder.to_string();
+        if entries.is_empty() {
+            return Err(StorageError::Missing { file: path });
+        }
+        let mut inside = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.is_folder) {
+            let name = format!("{}/{METADATA}", entry.name);
+            if metadata.objects.bytes_of(&name).await.is_ok() {
+                inside.push(entry.name.as_str());
+            }
+        }
+        let reason = reason(&entries, inside.into_iter());
+        Err(StorageError::NotASnapshot { path, reason })
+    }
+
+    /// Of a snapshot that is given by its metadata: its folder.
+    pub(super) fn without_metadata(location: &SnapshotLocation) -> SnapshotLocation {
+        match location.as_str().rsplit_once('/') {
+            Some((folder, METADATA)) => SnapshotLocation::new(folder),
+            _ => location.clone(),
+        }
+    }
 }

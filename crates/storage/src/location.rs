@@ -4,22 +4,13 @@
 //! names its files relative to its own folder, so that the folder can be moved; a checkpoint's
 //! metadata names them relative to the namespace, the parent of `chk-N`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tidegate_types::{CompletedCheckpoint, FileHandle, SnapshotLocation};
 use url::Url;
 
 use crate::error::StorageError;
 use crate::names;
-
-/// The local folder behind `location`.
-pub(crate) fn folder_of(location: &SnapshotLocation) -> Result<PathBuf, StorageError> {
-    let url = Url::parse(location.as_str()).map_err(|e| StorageError::InvalidLocation {
-        location: location.to_string(),
-        reason: format!("is not a URL: {e}"),
-    })?;
-    names::directory_of(&url)
-}
 
 /// The location of a local folder, whose path is absolute.
 pub(crate) fn location_of(folder: &Path) -> Result<SnapshotLocation, StorageError> {

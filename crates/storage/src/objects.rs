@@ -116,12 +116,21 @@ impl Objects {
         location: &crate::ha::S3Location,
         job: &str,
     ) -> Result<Objects, StorageError> {
-        Ok(Objects {
-            store: location.objects(job)?,
-            root: PathBuf::from(format!("{location}/{job}")),
+        Ok(Objects::in_bucket(location.client()?, &location.child(job)))
+    }
+
+    /// The objects of a bucket below `location`.
+    #[cfg(feature = "s3")]
+    pub(crate) fn in_bucket(
+        bucket: Arc<dyn ObjectStore>,
+        location: &crate::ha::S3Location,
+    ) -> Objects {
+        Objects {
+            store: location.within(bucket),
+            root: PathBuf::from(location.to_string()),
             has_folders: false,
             remote: true,
-        })
+        }
     }
 
     /// The folder that names are relative to.

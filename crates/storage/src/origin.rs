@@ -18,8 +18,9 @@ use crate::error::StorageError;
 use crate::ha::pointer::{CheckpointPointer, Origin};
 use crate::job_store::JobStore;
 use crate::load::load_at;
-use crate::location::{folder_of, location_of};
+use crate::location::location_of;
 use crate::objects::blocking;
+use crate::places::Place;
 
 /// The snapshot that a job is to be begun from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,12 +205,14 @@ impl JobStore {
 }
 
 async fn load_origin(from: &RestoreFrom) -> Result<CompletedCheckpoint, StorageError> {
-    let folder = folder_of(&from.location)?;
+    let place = Place::of(&from.location)?;
     let load = async {
-        let location = match from.mode {
-            RestoreMode::NoClaim => from.location.clone(),
+        let location = match (from.mode, place) {
             // It will be deleted, when links may lead to another one.
-            RestoreMode::Claim => blocking(move || resolve(&folder)).await?,
+            (RestoreMode::Claim, Place::Folder(folder)) => {
+                blocking(move || resolve(&folder)).await?
+            }
+            _ => from.location.clone(),
         };
         load_at(&location).await
     };

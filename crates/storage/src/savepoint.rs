@@ -8,15 +8,19 @@ use std::path::Path;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{AttemptNumber, CheckpointId, SnapshotLocation};
 
+#[cfg(feature = "s3")]
+use crate::checkpoint_storage::METADATA;
 use crate::error::StorageError;
 use crate::ha::Written;
 use crate::job_store::JobStore;
 use crate::objects::{blocking, injected};
-use crate::{elsewhere, folder, location, names};
+use crate::places::Place;
+use crate::{elsewhere, folder, names};
 
 impl JobStore {
     /// Makes the folder of a savepoint, with those above it. It must not exist: whatever is in a
-    /// folder of this name may be somebody's only copy. Durable when done.
+    /// folder of this name may be somebody's only copy. Durable when done. In a bucket there is
+    /// nothing to make; it is only made sure that it can be read, and that nothing is there.
     ///
     /// Whoever prepares one publishes metadata there or [discards](Self::discard_files) it. Until
     /// then the folder is recorded, from before it exists, so that a [sweep](Self::sweep_orphans)
@@ -30,14 +34,10 @@ impl JobStore {
     }
 
     async fn prepare(&self, checkpoint: CheckpointId, location: &SnapshotLocation) -> Written {
-        let folder = match location::folder_of(location) {
-            Ok(folder) => folder,
+        let place = match self.unused(location).await {
+            Ok(place) => place,
             Err(error) => return Written::NotDone(error),
         };
-        let path = folder.clone();
-        if let Err(error) = blocking(move || refuse_existing(&path)).await {
-            return Written::NotDone(error);
-        }
         // Ordering: recorded before it is made, so that a process that dies in between leaves
         // nothing; and only if there is none, since what is recorded is cleaned up.
         let records = &self.inner.records;
@@ -45,12 +45,44 @@ impl JobStore {
         if let Err(error) = recorded.into_result() {
             return Written::NotDone(error);
         }
-        let made = blocking(move || Ok(make(&folder))).await;
-        let made = made.unwrap_or_else(Written::Unknown);
+        let made = match place {
+            Place::Folder(folder) => {
+                let made = blocking(move || Ok(make(&folder))).await;
+                made.unwrap_or_else(Written::Unknown)
+            }
+            // There are no folders: what is to be written to one will find out whether it can be.
+            #[cfg(feature = "s3")]
+            Place::Bucket(location) => {
+                match injected("savepoint:prepare", || location.to_string()) {
+                    Ok(()) => Written::Done,
+                    Err(error) => Written::NotDone(error),
+                }
+            }
+        };
         if matches!(made, Written::NotDone(_)) {
             elsewhere::settled(records, checkpoint).await;
         }
         made
+    }
+
+    /// The place of a savepoint, where nothing must be yet.
+    async fn unused(&self, location: &SnapshotLocation) -> Result<Place, StorageError> {
+        let place = Place::of(location)?;
+        match &place {
+            Place::Folder(folder) => {
+                let path = folder.clone();
+                blocking(move || refuse_existing(&path)).await?;
+            }
+            #[cfg(feature = "s3")]
+            Place::Bucket(_) => {
+                let located = self.inner.storage.places.at(location, METADATA)?;
+                if !located.objects.entries("").await?.is_empty() {
+                    let folder = location.to_string();
+                    return Err(StorageError::SavepointExists { folder });
+                }
+            }
+        }
+        Ok(place)
     }
 
     /// A name for a state file of `subtask_name` (`count[1]`) in the savepoint at `location`: its

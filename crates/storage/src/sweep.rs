@@ -17,9 +17,10 @@ use crate::error::StorageError;
 use crate::folder::Entry;
 use crate::job_store::JobStore;
 use crate::load;
-use crate::location::{folder_of, split_url};
+use crate::location::split_url;
 use crate::names::{self, COMPLETED, ELSEWHERE};
 use crate::objects::{Objects, blocking};
+use crate::places::Place;
 
 /// A file that nothing refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,7 +248,15 @@ impl Keep {
 
 /// The path of `location` within `root`, whatever links lead there.
 fn relative_to(root: &Path, location: &SnapshotLocation) -> Option<String> {
-    let folder = folder_of(location).ok()?.canonicalize().ok()?;
+    let folder = match Place::of(location).ok()? {
+        Place::Folder(folder) => folder.canonicalize().ok()?,
+        #[cfg(feature = "s3")]
+        Place::Bucket(location) => {
+            let inside = location.to_string();
+            let inside = inside.strip_prefix(root.to_str()?)?.strip_prefix('/')?;
+            return Some(inside.to_owned());
+        }
+    };
     let inside = folder.strip_prefix(root.canonicalize().ok()?).ok()?;
     inside.to_str().map(str::to_owned)
 }

@@ -10,41 +10,13 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::process::Command;
 
-use support::s3::{BUCKET, S3, options};
+use support::s3::{BUCKET, has_bucket};
 use support::{checkpoint, write};
 use tidegate_storage::{CheckpointPointer, JobStore, NamespaceStatus, parse_checkpoint_dir};
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{AttemptNumber, CheckpointId};
 use tokio::runtime::Runtime;
-
-/// Set where the environment is as it should be.
-const CHILD: &str = "TIDEGATE_TEST_BUCKET_CHILD";
-
-/// Whether the calling test is to run here; otherwise it has run elsewhere.
-fn has_bucket(test: &str) -> bool {
-    if std::env::var_os(CHILD).is_some() {
-        return true;
-    }
-    let server = S3::start();
-    let environment = options(server.port)
-        .into_iter()
-        .map(|(name, value)| (name.to_uppercase(), value));
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD, "1")
-        .envs(environment)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(
-        child.status.success() && said.contains("1 passed"),
-        "{said}\n{}",
-        String::from_utf8_lossy(&child.stderr)
-    );
-    false
-}
 
 fn open(runtime: &Runtime) -> (JobStore, NamespaceStatus) {
     let dir = parse_checkpoint_dir(&format!("s3://{BUCKET}/checkpoints")).unwrap();

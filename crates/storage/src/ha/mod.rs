@@ -51,6 +51,8 @@ pub use folder::FolderRecords;
 pub use location::HaLocation;
 pub use memory::MemoryNamespace;
 #[cfg(feature = "s3")]
+pub(crate) use s3::S3Inspection;
+#[cfg(feature = "s3")]
 pub use s3::S3Location;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeperLocation;

@@ -14,6 +14,7 @@ use tidegate_types::{AttemptNumber, CheckpointId, FileHandle};
 use crate::checkpoint_storage::verify_length;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
+use crate::location::split_url;
 use crate::names;
 use crate::objects::Objects;
 
@@ -29,6 +30,16 @@ fn part_bytes(objects: &Objects) -> usize {
     match objects.has_folders() {
         true => PART_BYTES_OF_FOLDERS,
         false => PART_BYTES_ELSEWHERE,
+    }
+}
+
+/// Size of the pieces in which the file called `name` is written: where it lies counts, and not
+/// where the namespace does.
+fn part_bytes_of(name: &str, namespace: &Objects) -> usize {
+    match split_url(name) {
+        None => part_bytes(namespace),
+        Some((folder, _)) if folder.as_str().starts_with("file:") => PART_BYTES_OF_FOLDERS,
+        Some(_) => PART_BYTES_ELSEWHERE,
     }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use tidegate_types::{ErrorChain, FileHandle};
 
-use super::part_bytes;
+use super::part_bytes_of;
 use crate::checkpoint_storage::Located;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
@@ -26,7 +26,7 @@ pub struct StateFileWriter {
     store: JobStore,
     name: String,
     buffer: Vec<u8>,
-    /// Bytes of a full buffer. A savepoint elsewhere has parts as large as the job's own files.
+    /// Bytes of a full buffer.
     part_bytes: usize,
     upload: Option<Box<dyn MultipartUpload>>,
     bytes: u64,
@@ -41,7 +41,7 @@ impl StateFileWriter {
             "`{name}`"
         );
         StateFileWriter {
-            part_bytes: part_bytes(&store.inner.storage.objects),
+            part_bytes: part_bytes_of(&name, &store.inner.storage.objects),
             store,
             name,
             buffer: Vec::new(),

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::process::{Server, free_port, wait_until_ready};
 
@@ -48,6 +49,33 @@ pub(crate) fn options(port: u16) -> Vec<(&'static str, String)> {
     let mut options: Vec<_> = fixed.map(|(name, value)| (name, value.to_owned())).into();
     options.push(("aws_endpoint", format!("http://127.0.0.1:{port}")));
     options
+}
+
+/// Set where the environment is as it should be.
+const CHILD: &str = "TIDEGATE_TEST_BUCKET_CHILD";
+
+/// Whether the calling test is to run here; otherwise it has run elsewhere.
+pub(crate) fn has_bucket(test: &str) -> bool {
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let server = S3::start();
+    let environment = options(server.port)
+        .into_iter()
+        .map(|(name, value)| (name.to_uppercase(), value));
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD, "1")
+        .envs(environment)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && said.contains("1 passed"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+    false
 }
 
 /// Where scripts/setup.sh has installed it.

@@ -77,11 +77,7 @@ impl S3Election {
     ) -> Result<S3Election, StorageError> {
         let term = term.max(TERM_MIN);
         Ok(S3Election {
-            objects: Objects {
-                store: location.connect(term / 3)?,
-                location: format!("{location}/{job}"),
-                prefix: format!("{}/{job}", location.prefix),
-            },
+            objects: Objects::of(location, job, term / 3)?,
             term,
         })
     }

@@ -18,6 +18,7 @@
 //! would take the refusal of a second try for that of the first.
 
 mod election;
+mod inspection;
 mod lease;
 mod records;
 mod table;
@@ -36,6 +37,7 @@ use object_store::{
 };
 
 pub(crate) use election::S3Election;
+pub(crate) use inspection::S3Inspection;
 
 use super::HaLocation;
 use crate::error::StorageError;
@@ -56,7 +58,8 @@ impl S3Location {
             reason: reason.to_owned(),
         };
         let form = "is not of the form `s3://bucket/prefix`";
-        let rest = text.strip_prefix("s3://").ok_or_else(|| invalid(form))?;
+        let rest = text.trim_end_matches('/').strip_prefix("s3://");
+        let rest = rest.ok_or_else(|| invalid(form))?;
         let (bucket, prefix) = rest.split_once('/').ok_or_else(|| invalid(form))?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"._=-".contains(&b);
         let is_segment =
@@ -80,11 +83,29 @@ impl S3Location {
         self
     }
 
-    /// What is below `folder`, for objects that nobody replaces: requests are repeated as needed.
-    pub(crate) fn objects(&self, folder: &str) -> Result<Arc<dyn ObjectStore>, StorageError> {
+    /// The bucket's name.
+    pub(crate) fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// The location called `folder` below this one.
+    #[must_use]
+    pub(crate) fn child(&self, folder: &str) -> S3Location {
+        S3Location {
+            prefix: format!("{}/{folder}", self.prefix),
+            ..self.clone()
+        }
+    }
+
+    /// The whole bucket, for objects that nobody replaces: requests are repeated as needed.
+    pub(crate) fn client(&self) -> Result<Arc<dyn ObjectStore>, StorageError> {
         let store = self.builder()?.build().map_err(|e| self.unusable(&e))?;
-        let prefix = format!("{}/{folder}", self.prefix);
-        Ok(Arc::new(PrefixStore::new(store, prefix)))
+        Ok(Arc::new(store))
+    }
+
+    /// What of a bucket is below this location.
+    pub(crate) fn within(&self, bucket: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+        Arc::new(PrefixStore::new(bucket, self.prefix.as_str()))
     }
 
     /// The election of a job's leader in the job's own folder.
@@ -166,6 +187,16 @@ struct Objects {
 }
 
 impl Objects {
+    /// Those of the job whose folder is `job`. Requests are given up after `timeout`.
+    fn of(location: &S3Location, job: &str, timeout: Duration) -> Result<Objects, StorageError> {
+        let location_of_job = location.child(job);
+        Ok(Objects {
+            store: location.connect(timeout)?,
+            location: location_of_job.to_string(),
+            prefix: location_of_job.prefix,
+        })
+    }
+
     fn describe(&self, name: &str) -> String {
         format!("{}/{name}", self.location)
     }
