@@ -117,7 +117,8 @@ fn a_failed_savepoint_in_a_bucket_leaves_nothing() {
     assert_eq!(prepared, WriteOutcome::Done);
     let known = write_at(&store, &location, "count[0]", b"state");
     let _unknown = write_at(&store, &location, "count[1]", b"nobody has heard of it");
-    let discarded = store.discard_files(CheckpointId(3), Some(&location), &[known], true);
+    let known = [known];
+    let discarded = store.discard_files(CheckpointId(3), Some(&location), &known, true);
     place.run(discarded).unwrap();
     let orphans = place.run(store.find_orphans(&[])).unwrap();
     assert_eq!(orphans.len(), 1, "{orphans:?}");

@@ -141,9 +141,9 @@ fn a_savepoint_folder_that_cannot_be_made_is_named() {
         drop(read_only);
         assert!(!path.exists());
 
-        let other = SnapshotLocation::new("s3://bucket/savepoints/sp-1");
+        let other = SnapshotLocation::new("gs://bucket/savepoints/sp-1");
         let message = cause(namespace.run(store.prepare_savepoint(CheckpointId(7), &other)));
-        assert!(message.contains("`s3`"), "{message}");
+        assert!(message.contains("`gs`"), "{message}");
         let message = cause(
             namespace.run(store.prepare_savepoint(CheckpointId(7), &SnapshotLocation::new("x"))),
         );

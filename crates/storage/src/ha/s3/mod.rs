@@ -58,9 +58,9 @@ impl S3Location {
             reason: reason.to_owned(),
         };
         let form = "is not of the form `s3://bucket/prefix`";
-        let rest = text.trim_end_matches('/').strip_prefix("s3://");
-        let rest = rest.ok_or_else(|| invalid(form))?;
+        let rest = text.strip_prefix("s3://").ok_or_else(|| invalid(form))?;
         let (bucket, prefix) = rest.split_once('/').ok_or_else(|| invalid(form))?;
+        let prefix = prefix.trim_end_matches('/');
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"._=-".contains(&b);
         let is_segment =
             |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(plain);
