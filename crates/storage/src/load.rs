@@ -21,10 +21,10 @@ use crate::names;
 use crate::objects::blocking;
 use crate::places::{Place, Places};
 
-/// Reads the snapshot at `place`, on a disk or in a bucket: the folder of a savepoint or of a checkpoint (`chk-N`), or the
-/// `_metadata` in it. It comes with the folder as its location, with whole URLs as names of its
-/// files, and as the user's. Nobody has to own the namespace it lies in. See also
-/// [`parse_snapshot_path`].
+/// Reads the snapshot at `place`, on a disk or in a bucket: the folder of a savepoint or of a
+/// checkpoint (`chk-N`), or the `_metadata` in it. It comes with the folder as its location, with
+/// whole URLs as names of its files, and as the user's. Nobody has to own the namespace it lies in.
+/// See also [`parse_snapshot_path`].
 ///
 /// # Errors
 /// [`StorageError::Missing`] if nothing is there or a file of it is gone, or
