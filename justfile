@@ -37,6 +37,10 @@ demo *args:
 sim *args:
     cargo run --release -p tidegate-sim -- {{args}}
 
+# The control plane of a thousand TaskManagers, simulated; arguments as in `--taskmanagers 100`.
+scale-sim *args:
+    cargo run --release -p tidegate-bench -- control-plane {{args}}
+
 # Kills the word count again and again and checks its output: `just survive --kills 20 --seed 7`.
 survive *args:
     cargo run --release --example survive {{features}} -- {{args}}

@@ -14,6 +14,7 @@ mod measure;
 mod options;
 mod outcome;
 mod peers;
+mod scale;
 mod table;
 mod workloads;
 
@@ -32,6 +33,11 @@ fn main() -> ExitCode {
         Command::Run(workload) => run(workload).map(|outcome| print(workload, &outcome)),
         Command::Compare(compare) => compare::run(compare),
         Command::Instructions(options) => instructions::run(options),
+        Command::Processes(options) => scale::run_processes(options),
+        Command::ControlPlane(options) => {
+            scale::run_control_plane(options);
+            Ok(())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::compare::Compare;
 use crate::instructions::Instructions;
+use crate::scale::{ControlPlane, Processes};
 
 /// Runs one workload once and prints what it took, or compares systems.
 #[derive(Debug, Parser)]
@@ -29,6 +30,11 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Counts the instructions per record of the hot paths, and compares them with stored figures.
     Instructions(Instructions),
+    /// Simulates the control plane of a large cluster: what its JobManager does and takes.
+    ControlPlane(ControlPlane),
+    /// Measures clusters of processes on loopback, fits what they take to their number, and
+    /// extrapolates.
+    Processes(Processes),
 }
 
 /// What is measured.

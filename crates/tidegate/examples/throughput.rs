@@ -19,6 +19,10 @@ struct ThroughputArgs {
     #[arg(long, default_value_t = 1_000)]
     keys: u64,
 
+    /// No faster than this many a second, all subtasks together.
+    #[arg(long)]
+    rate: Option<f64>,
+
     /// What counts them.
     #[arg(long, value_enum, default_value = "count")]
     by: By,
@@ -80,11 +84,15 @@ fn main() -> tidegate::Result<()> {
     let ThroughputArgs {
         records,
         keys,
+        rate,
         by,
         tidegate,
     } = tidegate::parse();
     let env = Environment::new(tidegate)?;
-    let numbers = Generator::new(Some(records), move |index| mix(index) % keys);
+    let mut numbers = Generator::new(Some(records), move |index| mix(index) % keys);
+    if let Some(rate) = rate {
+        numbers = numbers.rate(rate);
+    }
     let keyed = env.source("numbers", numbers).key_by(|key| key);
     let counts = match by {
         By::Count => keyed.count("count"),

@@ -88,8 +88,9 @@ impl RestorePlan {
     pub fn part(&self, indexes: Range<u32>) -> RestorePart {
         let mut subtasks = BTreeMap::new();
         for (operator, restores) in (0..).map(OperatorId).zip(&self.operators) {
-            let own = (0..).zip(restores).filter(|(i, _)| indexes.contains(i));
-            for (index, restore) in own {
+            let own = (indexes.start as usize).min(restores.len())
+                ..(indexes.end as usize).min(restores.len());
+            for (index, restore) in (indexes.start..).zip(&restores[own]) {
                 subtasks.insert(SubtaskId { operator, index }, restore.clone());
             }
         }

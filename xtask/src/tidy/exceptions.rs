@@ -143,5 +143,5 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("cli", &["types", "state", "storage", "server", "tidegate"]),
     ("sim", &["types", "coordinator", "fault", "runtime"]),
-    ("bench", &["types", "state", "tidegate"]),
+    ("bench", &["types", "state", "server", "tidegate"]),
 ];

@@ -103,6 +103,10 @@ impl Launch {
         if !matches!(self.phase, Phase::Launching) || self.stopping {
             return;
         }
+        let connected = |p: &Process| matches!(p.state, ProcessState::Connected { .. });
+        if !self.processes.iter().all(connected) {
+            return;
+        }
         let address = |process: &Process| match &process.state {
             ProcessState::Connected { address } => Some(address.clone()),
             _ => None,

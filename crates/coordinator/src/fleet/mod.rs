@@ -13,6 +13,9 @@
 //!
 //! The fleet is sans-IO, as everything in this crate.
 //!
+//! Most messages say only that somebody is there. They cost the same however many there are: who
+//! has been silent for too long is looked for when the first of all could be, which is seldom.
+//!
 //! Invariants: *one attempt at a time · a TaskManager runs one process at a time · deployed only
 //! when all processes have connected · failed once at most, stopped exactly once.*
 
@@ -30,7 +33,7 @@ use tidegate_types::{AttemptNumber, Millis};
 pub use event::{
     Deployment, FleetAction, FleetEvent, ManagerId, ManagerInfo, ProcessId, WaitingForSlots,
 };
-use launch::{Launch, Phase, Process, ProcessState};
+use launch::{EXPLANATION_MILLIS, Launch, Phase, Process, ProcessState, WAITING_MILLIS};
 use slots::{Free, capacity, layout};
 
 /// How patient a fleet is.
@@ -51,6 +54,14 @@ impl Default for FleetSettings {
     }
 }
 
+impl FleetSettings {
+    /// Whether somebody who was heard of then may be counted on: whoever may have vanished since
+    /// hasn't been silent for long enough to be taken for dead.
+    fn is_there(&self, now: Millis, heard: Millis) -> bool {
+        now.since(heard) <= self.heartbeat_timeout * 2 / 5
+    }
+}
+
 #[derive(Debug)]
 struct Manager {
     info: ManagerInfo,
@@ -68,6 +79,12 @@ pub struct Fleet {
     told: Option<WaitingForSlots>,
     /// The number of slots that was told last.
     slots: u32,
+    /// Nothing is to be done before, as long as nothing but time passes and people are heard of.
+    look_at: Option<Millis>,
+    /// Whether an attempt that waits for slots may have got them, or be told otherwise of them.
+    reconsider: bool,
+    /// Whether TaskManagers have come or gone since slots were counted.
+    recount: bool,
 }
 
 impl Fleet {
@@ -80,6 +97,9 @@ impl Fleet {
             places: BTreeMap::new(),
             told: None,
             slots: 0,
+            look_at: None,
+            reconsider: false,
+            recount: false,
         }
     }
 
@@ -93,6 +113,7 @@ impl Fleet {
             }
             FleetEvent::ManagerHeard(manager) => {
                 if let Some(manager) = self.managers.get_mut(&manager) {
+                    self.reconsider |= !self.settings.is_there(now, manager.heard);
                     manager.heard = now;
                 }
             }
@@ -102,11 +123,16 @@ impl Fleet {
             FleetEvent::Start { attempt, workers } => {
                 assert!(self.launch.is_none(), "one attempt at a time");
                 self.launch = Some(Launch::new(now, attempt, workers));
+                self.reconsider = true;
+                self.look_after(now, Duration::from_millis(WAITING_MILLIS));
             }
             FleetEvent::Stop { attempt } => self.stop(attempt, actions),
             of_process => self.on_process(now, of_process, actions),
         }
-        self.tick(now, actions);
+        if self.look_at.is_some_and(|due| due <= now) {
+            self.tick(now, actions);
+            self.reconsider = true;
+        }
         self.launch_if_possible(now, actions);
         self.conclude(actions);
         self.count_slots(actions);
@@ -115,8 +141,19 @@ impl Fleet {
         }
     }
 
-    /// When [`FleetEvent::Tick`] is needed, if nothing else happens.
+    /// When [`FleetEvent::Tick`] is needed at the latest, if nothing else happens.
     pub fn next_deadline(&self) -> Option<Millis> {
+        self.look_at
+    }
+
+    /// Something may be due after this time.
+    fn look_after(&mut self, now: Millis, time: Duration) {
+        let due = now.after(time);
+        self.look_at = Some(self.look_at.map_or(due, |look_at| look_at.min(due)));
+    }
+
+    /// When the first of all that are waited for has been silent for too long.
+    fn first_due(&self) -> Option<Millis> {
         let timeout = self.settings.heartbeat_timeout;
         let managers = self.managers.values().map(|m| m.heard.after(timeout));
         let launch = self.launch.as_ref();
@@ -148,6 +185,9 @@ impl Fleet {
             self.lose_manager(former, "it has registered anew", actions);
         }
         self.managers.insert(id, Manager { info, heard: now });
+        self.reconsider = true;
+        self.recount = true;
+        self.look_after(now, self.settings.heartbeat_timeout);
     }
 
     fn stop(&mut self, attempt: AttemptNumber, actions: &mut Vec<FleetAction>) {
@@ -186,6 +226,8 @@ impl Fleet {
         let Some(manager) = self.managers.remove(&id) else {
             return;
         };
+        self.reconsider = true;
+        self.recount = true;
         let Some(launch) = &mut self.launch else {
             return;
         };
@@ -202,6 +244,7 @@ impl Fleet {
     }
 
     fn on_process(&mut self, now: Millis, event: FleetEvent, actions: &mut Vec<FleetAction>) {
+        self.look_sooner(now, &event);
         let Some(launch) = &mut self.launch else {
             return;
         };
@@ -260,6 +303,27 @@ impl Fleet {
         }
     }
 
+    /// What is said of a process may shorten the time for which its silence is accepted, or that
+    /// for which something is only suspected.
+    fn look_sooner(&mut self, now: Millis, event: &FleetEvent) {
+        let patience = self.settings.heartbeat_timeout;
+        match event {
+            FleetEvent::ProcessConnected { .. } => self.look_after(now, patience),
+            FleetEvent::PeerLost { .. } => {
+                self.look_after(now, Duration::from_millis(EXPLANATION_MILLIS));
+            }
+            FleetEvent::ProcessLost { process, .. } => {
+                self.look_after(now, Duration::from_millis(EXPLANATION_MILLIS));
+                let launch = self.launch.as_mut();
+                let process = launch.and_then(|launch| launch.process_mut(*process));
+                if let Some(heard) = process.map(|process| process.heard) {
+                    self.look_after(heard, patience);
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn tick(&mut self, now: Millis, actions: &mut Vec<FleetAction>) {
         let timeout = self.settings.heartbeat_timeout;
         let silent = |manager: &Manager| manager.heard.after(timeout) <= now;
@@ -273,19 +337,20 @@ impl Fleet {
         if let Some(launch) = &mut self.launch {
             launch.tick(now, &self.settings, actions);
         }
+        self.look_at = self.first_due();
     }
 
     fn launch_if_possible(&mut self, now: Millis, actions: &mut Vec<FleetAction>) {
         let Some(launch) = &mut self.launch else {
             return;
         };
-        if !matches!(launch.phase, Phase::Waiting(_)) || launch.stopping {
+        let waits = matches!(launch.phase, Phase::Waiting(_)) && !launch.stopping;
+        if !waits || !std::mem::take(&mut self.reconsider) {
             return;
         }
         // Nothing runs, so everybody is free; but for whoever may have vanished along with the
         // attempt before, and hasn't been silent for long enough to be taken for dead.
-        let recently = self.settings.heartbeat_timeout * 2 / 5;
-        let there = |manager: &Manager| now.since(manager.heard) <= recently;
+        let there = |manager: &Manager| self.settings.is_there(now, manager.heard);
         let free: Vec<Free> = (self.managers.iter())
             .filter(|(_, manager)| there(manager))
             .map(|(&manager, Manager { info, .. })| Free {
@@ -324,9 +389,13 @@ impl Fleet {
             let process = ProcessId { attempt, index };
             actions.push(FleetAction::Launch { manager, process });
         }
+        self.look_after(now, self.settings.launch_timeout);
     }
 
     fn count_slots(&mut self, actions: &mut Vec<FleetAction>) {
+        if !std::mem::take(&mut self.recount) {
+            return;
+        }
         let slots = self.managers.values().map(|manager| manager.info.slots);
         let slots = capacity(&slots.collect::<Vec<_>>());
         if std::mem::replace(&mut self.slots, slots) != slots {
@@ -346,6 +415,10 @@ impl Fleet {
     /// # Panics
     /// If it doesn't: that is a bug.
     fn check_invariants(&self) {
+        if let Some(due) = self.first_due() {
+            let looks = self.look_at.is_some_and(|look_at| look_at <= due);
+            assert!(looks, "whoever falls silent is noticed in time");
+        }
         let Some(launch) = &self.launch else { return };
         let mut running: Vec<ManagerId> = launch.processes.iter().map(|p| p.manager).collect();
         running.sort_unstable();

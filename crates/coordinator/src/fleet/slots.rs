@@ -66,11 +66,12 @@ fn seats(processes: u32, threads: u32, free: &[Free]) -> Vec<ManagerId> {
 /// The most workers that TaskManagers with so many slots have room for, the same number on each
 /// that takes part.
 pub(super) fn capacity(slots: &[u32]) -> u32 {
-    let threads = slots.iter().map(|&threads| {
-        let room = slots.iter().filter(|&&slots| slots >= threads).count();
-        threads.saturating_mul(room as u32)
-    });
-    threads.max().unwrap_or(0)
+    let mut slots = slots.to_vec();
+    slots.sort_unstable_by(|a, b| b.cmp(a));
+    // As many have room for the slots of one as come before it, and that one.
+    let room = (1..).zip(slots);
+    let room = room.map(|(count, threads): (u32, u32)| threads.saturating_mul(count));
+    room.max().unwrap_or(0)
 }
 
 #[cfg(test)]

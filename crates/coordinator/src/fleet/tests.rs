@@ -298,3 +298,23 @@ fn news_of_another_attempt_is_ignored() {
     hand.tell(FleetEvent::Tick);
     assert!(hand.said().is_empty());
 }
+
+#[test]
+fn being_heard_of_moves_no_deadline_and_silence_is_noticed_all_the_same() {
+    let mut hand = Hand::with_managers(2);
+    assert_eq!(hand.fleet.next_deadline(), Some(Millis(5_000)));
+    hand.now = Millis(1_000);
+    hand.tell(FleetEvent::ManagerHeard(ManagerId(0)));
+    hand.now = Millis(3_000);
+    hand.tell(FleetEvent::ManagerHeard(ManagerId(1)));
+    assert_eq!(hand.fleet.next_deadline(), Some(Millis(5_000)));
+    // Now it is looked who has been heard of when.
+    hand.now = Millis(5_000);
+    hand.tell(FleetEvent::Tick);
+    assert!(hand.said().is_empty());
+    assert_eq!(hand.fleet.next_deadline(), Some(Millis(6_000)));
+    hand.now = Millis(6_000);
+    hand.tell(FleetEvent::ManagerHeard(ManagerId(1)));
+    assert_eq!(hand.said(), ["disconnect registration-0"]);
+    assert_eq!(hand.fleet.next_deadline(), Some(Millis(11_000)));
+}

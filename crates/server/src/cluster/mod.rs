@@ -30,6 +30,8 @@ mod process;
 mod refusal;
 mod secret;
 mod settings;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod task;
 mod taskmanager;
 mod wire;
