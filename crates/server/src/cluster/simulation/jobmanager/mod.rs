@@ -245,6 +245,7 @@ impl JobManager {
                     .retain(|_, process| process.attempt != attempt);
                 agenda.job.push(JobEvent::AttemptStopped { attempt });
             }
+            FleetAction::Slots(slots) => agenda.job.push(JobEvent::Slots { slots }),
             FleetAction::Waiting(_) => {}
         }
     }
@@ -282,6 +283,8 @@ impl JobManager {
                         .map(|(id, of)| SubtaskRestore::new(id, of))
                         .collect(),
                     max_parallelism: max_parallelism.clone(),
+                    parallelism: None,
+                    at_most: None,
                 }
             });
             let bytes = order_to_process(meter, process_order::Order::Deployment(order));
@@ -339,6 +342,8 @@ impl JobManager {
                 attempt,
                 restore,
                 plan,
+                // Nobody asks for another one.
+                scale: _,
             } => {
                 let workers = self.graph.parallelism_max();
                 self.restore = Some((restore, *plan));
