@@ -1,6 +1,7 @@
 //! The socket of a connection that is being made: plain, or encrypted.
 
 use std::io;
+use std::time::Duration;
 
 use tidegate_runtime::Connection;
 use tokio::net::TcpStream;
@@ -10,6 +11,7 @@ use tokio_rustls::TlsStream;
 #[cfg(feature = "tls")]
 use super::error::Refusal;
 use super::handshake::{Failure, TurnedAway, accept, dial};
+use super::silence::break_after;
 use super::{ConnectOptions, Shared};
 
 /// A connection on which both sides have proved who they are.
@@ -73,10 +75,10 @@ impl Link {
         Ok((peer, Link::Plain(stream)))
     }
 
-    /// Hands the socket over to threads that block.
-    pub(super) fn into_connection(self) -> io::Result<Connection> {
+    /// Hands the socket over to threads that block; it breaks after so much silence.
+    pub(super) fn into_connection(self, silence: Duration) -> io::Result<Connection> {
         match self {
-            Link::Plain(stream) => Connection::tcp(blocking(stream)?),
+            Link::Plain(stream) => Connection::tcp(blocking(stream, silence)?),
             #[cfg(feature = "tls")]
             Link::Encrypted(stream) => {
                 let (stream, session) = match *stream {
@@ -89,15 +91,16 @@ impl Link {
                         (stream, session.into())
                     }
                 };
-                Connection::encrypted(blocking(stream)?, session)
+                Connection::encrypted(blocking(stream, silence)?, session)
             }
         }
     }
 }
 
-fn blocking(stream: TcpStream) -> io::Result<std::net::TcpStream> {
+fn blocking(stream: TcpStream, silence: Duration) -> io::Result<std::net::TcpStream> {
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
+    break_after(&stream, silence)?;
     Ok(stream)
 }
 

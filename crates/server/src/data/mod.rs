@@ -18,10 +18,12 @@ mod error;
 mod handshake;
 mod hello;
 mod link;
+mod silence;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,6 +43,9 @@ use crate::tls::Tls;
 
 /// Whoever has connected gets this long to say who it is.
 pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A process that listens is connected with within this time, or dialled anew.
+const DIAL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pauses between attempts to reach a process that doesn't listen yet.
 const REDIAL_MIN: Duration = Duration::from_millis(1);
@@ -67,6 +72,8 @@ pub struct ConnectOptions {
     pub addresses: Vec<String>,
     /// How long to wait for all of them.
     pub timeout: Duration,
+    /// A connection whose other side acknowledges nothing for this long breaks.
+    pub silence: Duration,
 }
 
 /// Connects this process with all others, and returns the connections by index, with `None` at its
@@ -83,7 +90,7 @@ pub async fn connect(
     if process as usize >= processes {
         return Err(ConnectError::Index { process, processes });
     }
-    let deadline = Instant::now() + options.timeout;
+    let (deadline, silence) = (Instant::now() + options.timeout, options.silence);
     listener
         .set_nonblocking(true)
         .map_err(ConnectError::Listen)?;
@@ -102,8 +109,8 @@ pub async fn connect(
             return Err(shared.missing(&connections));
         };
         let (peer, stream) = arrival.expect("`shared` has a sender, too")?;
-        let connection = stream.into_connection().map_err(ConnectError::Socket)?;
-        connections[peer as usize] = Some(connection);
+        let connection = stream.into_connection(silence);
+        connections[peer as usize] = Some(connection.map_err(ConnectError::Socket)?);
     }
     Ok(connections)
 }
@@ -168,7 +175,9 @@ impl Shared {
     }
 
     async fn try_reach(&self, peer: u32) -> Result<Link, Failure> {
-        let stream = TcpStream::connect(self.address(peer)).await?;
+        // The kernel would try again after pauses of seconds.
+        let connected = timeout(DIAL_PATIENCE, TcpStream::connect(self.address(peer))).await;
+        let stream = connected.map_err(io::Error::from)??;
         let waiting = "it has not answered: it is starting, or hangs";
         self.progress().obstacles.insert(peer, waiting.to_owned());
         Link::dial(stream, &self.options, peer).await

@@ -65,6 +65,7 @@ impl Cluster {
             process,
             addresses: self.addresses.clone(),
             timeout: LONG,
+            silence: LONG,
         }
     }
 

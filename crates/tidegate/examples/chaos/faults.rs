@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     BlinkTaskManager,
     CutTaskManagers,
     CutTaskManagersOneWay,
+    CutTaskManagersForLong,
     CutLeaderFromStore,
     MuteLeaderToStore,
     DeafLeaderToStore,
@@ -38,7 +39,7 @@ pub(crate) enum Kind {
 use Kind::*;
 
 /// All kinds, in the order of the report.
-pub(crate) const KINDS: [Kind; 26] = [
+pub(crate) const KINDS: [Kind; 27] = [
     KillTask,
     KillTaskManager,
     KillStandby,
@@ -58,6 +59,7 @@ pub(crate) const KINDS: [Kind; 26] = [
     BlinkTaskManager,
     CutTaskManagers,
     CutTaskManagersOneWay,
+    CutTaskManagersForLong,
     CutLeaderFromStore,
     MuteLeaderToStore,
     DeafLeaderToStore,
@@ -70,7 +72,7 @@ pub(crate) const KINDS: [Kind; 26] = [
 /// Whether a fault makes the job restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restart {
-    /// It does.
+    /// It does, unless whoever is struck has no part in the job any more.
     Always,
     /// It may: that depends on what else happens, and on how fast this machine is.
     Perhaps,
@@ -105,6 +107,7 @@ impl Kind {
             BlinkTaskManager => "briefly unplugged, TaskManager's machine",
             CutTaskManagers => "nothing passes, between two TaskManagers",
             CutTaskManagersOneWay => "one way lost, between two TaskManagers",
+            CutTaskManagersForLong => "nothing passes for long, two TaskManagers",
             CutLeaderFromStore => "nothing passes, leader and ZooKeeper",
             MuteLeaderToStore => "one way lost, leader to ZooKeeper",
             DeafLeaderToStore => "one way lost, ZooKeeper to leader",

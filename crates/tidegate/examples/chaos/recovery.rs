@@ -14,6 +14,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(4);
 /// A job that was perhaps not disturbed has gone on when this many more checkpoints are committed.
 const CHECKPOINTS: u64 = 3;
+/// The same for one that should have been: whoever was struck may have had no part in it any more.
+const CHECKPOINTS_UNHARMED: u64 = 40;
 
 /// The latest committed output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +133,7 @@ impl Watch {
         let needed = match (restarted, self.restart) {
             (true, _) => 1,
             (false, Restart::Perhaps) => CHECKPOINTS,
-            (false, Restart::Always) => return false,
+            (false, Restart::Always) => CHECKPOINTS_UNHARMED,
         };
         current && committed.checkpoint >= healed.checkpoint + needed
     }

@@ -141,7 +141,9 @@ fn cut(kind: Kind, machine: Machine, cluster: &Cluster, random: &mut StdRng) -> 
         }
         Kind::MuteTaskManager => Some(Cut::Mute(machine)),
         Kind::DeafTaskManager => Some(Cut::Deaf(machine)),
-        Kind::CutTaskManagers => Some(Cut::Between(machine, other(random))),
+        Kind::CutTaskManagers | Kind::CutTaskManagersForLong => {
+            Some(Cut::Between(machine, other(random)))
+        }
         Kind::CutTaskManagersOneWay => Some(Cut::OneWay(machine, other(random))),
         Kind::CutLeaderFromStore => Some(Cut::Between(machine, ZOOKEEPER)),
         Kind::MuteLeaderToStore => Some(Cut::OneWay(machine, ZOOKEEPER)),
@@ -165,6 +167,7 @@ fn duration(kind: Kind, cluster: &Cluster, random: &mut StdRng) -> Duration {
         }
         StoreGone | CutLeaderFromStore | MuteLeaderToStore | DeafLeaderToStore | PauseWaiting
         | PauseLeader | UnplugLeader => (longer, 1.5..2.5),
+        CutTaskManagersForLong => (patience.heartbeat, 6.0..8.0),
         _ => (patience.heartbeat, 1.5..2.5),
     };
     unit.mul_f64(random.random_range(factors))

@@ -218,6 +218,7 @@ impl Part<'_> {
                 process,
                 addresses: deployment.addresses.clone(),
                 timeout: PEERS_PATIENCE,
+                silence: self.task.heartbeat_timeout,
             },
         );
         let connections = connections.await;
