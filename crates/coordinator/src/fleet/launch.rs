@@ -34,6 +34,8 @@ pub(super) struct Launch {
     pub(super) threads: u32,
     pub(super) processes: Vec<Process>,
     pub(super) stopping: bool,
+    /// Index of a process that could not reach another one, though both were there.
+    pub(super) estranged: Option<u32>,
     failure: Failure,
 }
 
@@ -45,6 +47,8 @@ enum Failure {
     Suspected {
         cause: String,
         due: Millis,
+        /// The process that has lost another one, if that is what it is.
+        bereft: Option<u32>,
     },
     Told,
 }
@@ -80,6 +84,7 @@ impl Launch {
             threads: 0,
             processes: Vec::new(),
             stopping: false,
+            estranged: None,
             failure: Failure::None,
         }
     }
@@ -133,11 +138,12 @@ impl Launch {
         });
     }
 
-    /// The attempt can't go on, probably because of something else that will be heard of.
-    pub(super) fn suspect(&mut self, now: Millis, cause: String) {
+    /// The attempt can't go on, probably because of something else that will be heard of. `bereft`
+    /// is the process that has lost the connection to another one, if that is all that is known.
+    pub(super) fn suspect(&mut self, now: Millis, cause: String, bereft: Option<u32>) {
         if matches!(self.failure, Failure::None) && !self.stopping {
             let due = Millis(now.0.saturating_add(EXPLANATION_MILLIS));
-            self.failure = Failure::Suspected { cause, due };
+            self.failure = Failure::Suspected { cause, due, bereft };
         }
     }
 
@@ -148,10 +154,11 @@ impl Launch {
         settings: &FleetSettings,
         actions: &mut Vec<FleetAction>,
     ) {
-        if let Failure::Suspected { cause, due } = &self.failure
+        if let Failure::Suspected { cause, due, bereft } = &self.failure
             && *due <= now
         {
             let cause = cause.clone();
+            self.estranged = bereft.filter(|_| !self.stopping);
             self.fail(cause, actions);
         }
         for index in 0..self.processes.len() {

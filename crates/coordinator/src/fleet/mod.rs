@@ -36,6 +36,10 @@ pub use event::{
 use launch::{EXPLANATION_MILLIS, Launch, Phase, Process, ProcessState, WAITING_MILLIS};
 use slots::{Free, capacity, layout};
 
+/// How long others are preferred to a TaskManager that could not reach another one. The network
+/// between two may be broken while both are heard here; without one of them there is no need of it.
+const ESTRANGED_FOR: Duration = Duration::from_secs(60);
+
 /// How patient a fleet is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
@@ -76,6 +80,9 @@ pub struct Fleet {
     launch: Option<Launch>,
     /// Who ran which process last, by name.
     places: BTreeMap<String, u32>,
+    /// Who could not reach another one that was there, by name, and until when others are chosen in
+    /// its place.
+    estranged: BTreeMap<String, Millis>,
     told: Option<WaitingForSlots>,
     /// The number of slots that was told last.
     slots: u32,
@@ -95,6 +102,7 @@ impl Fleet {
             managers: BTreeMap::new(),
             launch: None,
             places: BTreeMap::new(),
+            estranged: BTreeMap::new(),
             told: None,
             slots: 0,
             look_at: None,
@@ -134,7 +142,7 @@ impl Fleet {
             self.reconsider = true;
         }
         self.launch_if_possible(now, actions);
-        self.conclude(actions);
+        self.conclude(now, actions);
         self.count_slots(actions);
         if cfg!(debug_assertions) {
             self.check_invariants();
@@ -287,7 +295,7 @@ impl Fleet {
                     false => ProcessState::Over,
                 };
                 let name = launch.name(id.index);
-                launch.suspect(now, format!("{name} was lost: {cause}"));
+                launch.suspect(now, format!("{name} was lost: {cause}"), None);
             }
             FleetEvent::ProcessUnfit { process: id, cause } => {
                 if launch.process_mut(id).is_some() {
@@ -296,7 +304,8 @@ impl Fleet {
             }
             FleetEvent::PeerLost { process: id, cause } => {
                 if launch.process_mut(id).is_some() {
-                    launch.suspect(now, format!("{}: {cause}", launch.name(id.index)));
+                    let cause = format!("{}: {cause}", launch.name(id.index));
+                    launch.suspect(now, cause, Some(id.index));
                 }
             }
             other => unreachable!("not about a process: {other:?}"),
@@ -351,11 +360,13 @@ impl Fleet {
         // Nothing runs, so everybody is free; but for whoever may have vanished along with the
         // attempt before, and hasn't been silent for long enough to be taken for dead.
         let there = |manager: &Manager| self.settings.is_there(now, manager.heard);
+        self.estranged.retain(|_, until| *until > now);
         let free: Vec<Free> = (self.managers.iter())
             .filter(|(_, manager)| there(manager))
             .map(|(&manager, Manager { info, .. })| Free {
                 manager,
                 slots: info.slots,
+                estranged: self.estranged.contains_key(&info.name),
                 index_before: self.places.get(&info.name).copied(),
             })
             .collect();
@@ -403,8 +414,12 @@ impl Fleet {
         }
     }
 
-    fn conclude(&mut self, actions: &mut Vec<FleetAction>) {
+    fn conclude(&mut self, now: Millis, actions: &mut Vec<FleetAction>) {
         if let Some(launch) = self.launch.take_if(|launch| launch.is_over()) {
+            if let Some(index) = launch.estranged {
+                let name = launch.processes[index as usize].on.clone();
+                self.estranged.insert(name, now.after(ESTRANGED_FOR));
+            }
             self.told = None;
             actions.push(FleetAction::Stopped(launch.attempt));
         }

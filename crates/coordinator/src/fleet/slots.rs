@@ -18,6 +18,8 @@ pub(super) struct Layout {
 pub(super) struct Free {
     pub(super) manager: ManagerId,
     pub(super) slots: u32,
+    /// Whether it is better left out, since it could not reach another one.
+    pub(super) estranged: bool,
     /// The index of the process that it ran in the attempt before, if it did: what it keeps of its
     /// state is of use only at the same place.
     pub(super) index_before: Option<u32>,
@@ -40,14 +42,15 @@ pub(super) fn layout(workers: u32, free: &[Free]) -> Option<Layout> {
     })
 }
 
-/// Who runs which process: whoever did before, then whoever has been there longest.
+/// Who runs which process: whoever did before, then whoever has been there longest, and whoever is
+/// estranged only if there are no others.
 fn seats(processes: u32, threads: u32, free: &[Free]) -> Vec<ManagerId> {
     let mut fitting: Vec<Free> = free
         .iter()
         .copied()
         .filter(|f| f.slots >= threads)
         .collect();
-    fitting.sort_by_key(|free| (free.index_before.is_none(), free.manager));
+    fitting.sort_by_key(|free| (free.estranged, free.index_before.is_none(), free.manager));
     fitting.truncate(processes as usize);
     let mut seats: Vec<Option<ManagerId>> = vec![None; processes as usize];
     let mut unseated = Vec::new();
@@ -84,6 +87,7 @@ mod tests {
         let manager = |(id, &slots)| Free {
             manager: ManagerId(id),
             slots,
+            estranged: false,
             index_before: None,
         };
         (0..).zip(slots).map(manager).collect()
@@ -134,6 +138,7 @@ mod tests {
                 .map(|(id, &(slots, index_before))| Free {
                     manager: ManagerId(id),
                     slots,
+                    estranged: false,
                     index_before,
                 })
                 .collect();

@@ -199,6 +199,30 @@ fn a_process_that_ends_fails_the_attempt_and_the_others_are_killed() {
 }
 
 #[test]
+fn of_two_that_cannot_reach_each_other_one_is_replaced_by_a_standby() {
+    let mut hand = Hand::running();
+    hand.register(3, "tm-3");
+    hand.tell(FleetEvent::PeerLost {
+        process: process(1),
+        cause: "lost the connection to process 2".to_owned(),
+    });
+    hand.now = hand.fleet.next_deadline().unwrap();
+    hand.tell(FleetEvent::Tick).stop();
+    hand.ended(0).ended(1).ended(2);
+    hand.said();
+    let (attempt, workers) = (AttemptNumber(2), 3);
+    hand.tell(FleetEvent::Start { attempt, workers });
+    assert_eq!(
+        hand.said(),
+        [
+            "launch process 0 of attempt-2 at registration-0",
+            "launch process 1 of attempt-2 at registration-3",
+            "launch process 2 of attempt-2 at registration-2"
+        ]
+    );
+}
+
+#[test]
 fn a_lost_connection_is_the_cause_if_nothing_better_is_heard_of() {
     let mut hand = Hand::running();
     hand.tell(FleetEvent::PeerLost {
