@@ -44,8 +44,8 @@ use crate::tls::Tls;
 /// Whoever has connected gets this long to say who it is.
 pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A process that listens is connected with within this time, or dialled anew.
-const DIAL_PATIENCE: Duration = Duration::from_secs(1);
+/// The kernel of a process that listens answers within this time, or it is dialled anew.
+const DIAL_PATIENCE: Duration = Duration::from_millis(300);
 
 /// Pauses between attempts to reach a process that doesn't listen yet.
 const REDIAL_MIN: Duration = Duration::from_millis(1);
