@@ -265,6 +265,16 @@ struct TaskManagerArgs {
     #[arg(long, env = "TIDEGATE_NAME", hide_env_values = true)]
     name: Option<String>,
 
+    /// Ends with an error if no JobManager has registered it for this long
+    #[arg(
+        long,
+        env = "TIDEGATE_REGISTRATION_TIMEOUT",
+        value_name = "DURATION",
+        hide_env_values = true
+    )]
+    #[arg(default_value = "5m", value_parser = humantime::parse_duration)]
+    registration_timeout: Duration,
+
     /// The address that other TaskManagers reach this machine at [default: the one from which the
     /// JobManager is reached]
     #[arg(long, env = "TIDEGATE_HOST", value_name = "IP", hide_env_values = true)]
@@ -399,6 +409,7 @@ fn be_task_manager(arguments: &[OsString]) -> ! {
         name: args.name.unwrap_or_else(default_name),
         slots: args.slots.map_or_else(processors, NonZeroU32::get),
         host: args.host,
+        registration_timeout: args.registration_timeout,
         cluster: cluster_settings(args.insecure, args.tls),
     };
     match run_task_manager(options) {

@@ -39,6 +39,9 @@ pub struct ManagerInfo {
     pub name: String,
     /// How many worker threads it has room for; at least 1.
     pub slots: u32,
+    /// Drawn when it was started: tells it from another one under its name, which may be itself
+    /// started again.
+    pub instance: u64,
 }
 
 /// One piece of news for a [`Fleet`](super::Fleet). Stale and doubled ones are normal and ignored.
@@ -122,6 +125,17 @@ pub enum FleetEvent {
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FleetAction {
+    /// A TaskManager is registered: tell it so before anything else.
+    Welcome(ManagerId),
+    /// A TaskManager isn't registered: tell it why, and close its stream.
+    Refuse {
+        /// Which one.
+        manager: ManagerId,
+        /// For people.
+        cause: String,
+        /// Whether it may try again: its name may be free soon.
+        may_retry: bool,
+    },
     /// Let a TaskManager start a process, which connects by itself.
     Launch {
         /// Which TaskManager.

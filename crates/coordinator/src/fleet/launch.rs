@@ -147,13 +147,13 @@ impl Launch {
         }
     }
 
-    /// What time does to it.
+    /// What time does to it. Returns on whom a process has not come up.
     pub(super) fn tick(
         &mut self,
         now: Millis,
         settings: &FleetSettings,
         actions: &mut Vec<FleetAction>,
-    ) {
+    ) -> Vec<String> {
         if let Failure::Suspected { cause, due, bereft } = &self.failure
             && *due <= now
         {
@@ -161,9 +161,16 @@ impl Launch {
             self.estranged = bereft.filter(|_| !self.stopping);
             self.fail(cause, actions);
         }
+        let late = |process: &&Process| {
+            let due = process.due(settings).is_some_and(|due| due <= now);
+            due && process.state == ProcessState::Launched
+        };
+        let late = self.processes.iter().filter(late);
+        let late = late.map(|process| process.on.clone()).collect();
         for index in 0..self.processes.len() {
             self.tick_process(index, now, settings, actions);
         }
+        late
     }
 
     fn tick_process(

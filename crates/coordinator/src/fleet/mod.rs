@@ -25,7 +25,7 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_types::{AttemptNumber, Millis};
@@ -83,6 +83,10 @@ pub struct Fleet {
     /// Who could not reach another one that was there, by name, and until when others are chosen in
     /// its place.
     estranged: BTreeMap<String, Millis>,
+    /// Who last failed to start a process, by name.
+    unlucky: BTreeSet<String>,
+    /// Who wants a name that another one has, and since when. Names are those of registered ones.
+    contenders: BTreeMap<String, (u64, Millis)>,
     told: Option<WaitingForSlots>,
     /// The number of slots that was told last.
     slots: u32,
@@ -103,6 +107,8 @@ impl Fleet {
             launch: None,
             places: BTreeMap::new(),
             estranged: BTreeMap::new(),
+            unlucky: BTreeSet::new(),
+            contenders: BTreeMap::new(),
             told: None,
             slots: 0,
             look_at: None,
@@ -186,16 +192,63 @@ impl Fleet {
         if self.managers.contains_key(&id) {
             return;
         }
-        // It would not come back if it still had the stream that we know.
         let former = self.managers.iter().find(|(_, m)| m.info.name == info.name);
-        if let Some((&former, _)) = former {
+        if let Some((&former, known)) = former {
+            if known.info.instance != info.instance {
+                self.refuse(now, id, former, &info, actions);
+                return;
+            }
+            // It would not come back if it still had the stream that we know.
             actions.push(FleetAction::Disconnect(former));
             self.lose_manager(former, "it has registered anew", actions);
         }
+        self.contenders.remove(&info.name);
         self.managers.insert(id, Manager { info, heard: now });
         self.reconsider = true;
         self.recount = true;
         self.look_after(now, self.settings.heartbeat_timeout);
+        actions.push(FleetAction::Welcome(id));
+    }
+
+    /// Somebody comes under the name of another one. That may have gone without our knowing: the
+    /// end of its stream is about to be told, or its machine has vanished. But if it is heard of
+    /// long after the newcomer came, there are two of them, and they would take each other's place
+    /// for ever.
+    fn refuse(
+        &mut self,
+        now: Millis,
+        manager: ManagerId,
+        former: ManagerId,
+        info: &ManagerInfo,
+        actions: &mut Vec<FleetAction>,
+    ) {
+        let contender = (info.instance, now);
+        let contender = self
+            .contenders
+            .entry(info.name.clone())
+            .or_insert(contender);
+        if contender.0 != info.instance {
+            *contender = (info.instance, now);
+        }
+        let name = &info.name;
+        let heard = self.managers[&former].heard;
+        let may_retry = heard < contender.1.after(self.settings.heartbeat_timeout / 5);
+        let cause = match may_retry {
+            true => format!(
+                "a TaskManager called `{name}` is registered, and was heard of {:?} ago; if it has \
+                 gone, its name will be free soon",
+                now.since(heard)
+            ),
+            false => format!(
+                "another TaskManager called `{name}` is registered, and alive; give each a `--name` \
+                 of its own"
+            ),
+        };
+        actions.push(FleetAction::Refuse {
+            manager,
+            cause,
+            may_retry,
+        });
     }
 
     fn stop(&mut self, attempt: AttemptNumber, actions: &mut Vec<FleetAction>) {
@@ -236,6 +289,7 @@ impl Fleet {
         };
         self.reconsider = true;
         self.recount = true;
+        self.contenders.remove(&manager.info.name);
         let Some(launch) = &mut self.launch else {
             return;
         };
@@ -256,6 +310,7 @@ impl Fleet {
         let Some(launch) = &mut self.launch else {
             return;
         };
+        let stopping = launch.stopping;
         match event {
             FleetEvent::ProcessEnded {
                 manager,
@@ -264,6 +319,9 @@ impl Fleet {
             } => {
                 let process = launch.process_mut(id).filter(|p| p.manager == manager);
                 let Some(process) = process else { return };
+                if process.state == ProcessState::Launched && !stopping {
+                    self.unlucky.insert(process.on.clone());
+                }
                 process.state = ProcessState::Over;
                 launch.fail(format!("{} {how}", launch.name(id.index)), actions);
             }
@@ -276,6 +334,7 @@ impl Fleet {
                 let Some(process) = process.filter(launched) else {
                     return;
                 };
+                self.unlucky.remove(&process.on);
                 process.state = ProcessState::Connected { address };
                 process.heard = now;
                 launch.deploy_if_complete(actions);
@@ -344,7 +403,8 @@ impl Fleet {
             self.lose_manager(manager, &cause, actions);
         }
         if let Some(launch) = &mut self.launch {
-            launch.tick(now, &self.settings, actions);
+            self.unlucky
+                .extend(launch.tick(now, &self.settings, actions));
         }
         self.look_at = self.first_due();
     }
@@ -368,6 +428,7 @@ impl Fleet {
                 slots: info.slots,
                 estranged: self.estranged.contains_key(&info.name),
                 index_before: self.places.get(&info.name).copied(),
+                is_unlucky: self.unlucky.contains(&info.name),
             })
             .collect();
         let Some(layout) = layout(launch.workers, &free) else {

@@ -23,6 +23,8 @@ pub(super) struct Free {
     /// The index of the process that it ran in the attempt before, if it did: what it keeps of its
     /// state is of use only at the same place.
     pub(super) index_before: Option<u32>,
+    /// The last process that it was to start didn't come up.
+    pub(super) is_unlucky: bool,
 }
 
 /// Chooses for `workers` worker threads: first of all no idle ones, then as few processes as
@@ -42,15 +44,18 @@ pub(super) fn layout(workers: u32, free: &[Free]) -> Option<Layout> {
     })
 }
 
-/// Who runs which process: whoever did before, then whoever has been there longest, and whoever is
-/// estranged only if there are no others.
+/// Who runs which process: whoever did before, then whoever has been there longest. Whoever is
+/// estranged, or has just not brought a process up, only if there are no others.
 fn seats(processes: u32, threads: u32, free: &[Free]) -> Vec<ManagerId> {
     let mut fitting: Vec<Free> = free
         .iter()
         .copied()
         .filter(|f| f.slots >= threads)
         .collect();
-    fitting.sort_by_key(|free| (free.estranged, free.index_before.is_none(), free.manager));
+    fitting.sort_by_key(|free| {
+        let last_choice = free.estranged || free.is_unlucky;
+        (last_choice, free.index_before.is_none(), free.manager)
+    });
     fitting.truncate(processes as usize);
     let mut seats: Vec<Option<ManagerId>> = vec![None; processes as usize];
     let mut unseated = Vec::new();
@@ -89,6 +94,7 @@ mod tests {
             slots,
             estranged: false,
             index_before: None,
+            is_unlucky: false,
         };
         (0..).zip(slots).map(manager).collect()
     }
@@ -140,6 +146,7 @@ mod tests {
                     slots,
                     estranged: false,
                     index_before,
+                    is_unlucky: index_before.is_some_and(|before| before % 2 == 0),
                 })
                 .collect();
             let Some(layout) = layout(workers, &free) else {

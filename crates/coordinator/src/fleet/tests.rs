@@ -29,6 +29,8 @@ impl Hand {
             actions: Vec::new(),
         };
         (0..count).for_each(|id| hand.register(id, &format!("tm-{id}")));
+        let welcome = |id| format!("welcome registration-{id}");
+        assert_eq!(hand.said(), (0..count).map(welcome).collect::<Vec<_>>());
         hand
     }
 
@@ -38,9 +40,14 @@ impl Hand {
     }
 
     fn register(&mut self, id: u64, name: &str) {
+        self.register_instance(id, name, 0);
+    }
+
+    fn register_instance(&mut self, id: u64, name: &str, instance: u64) {
         let info = ManagerInfo {
             name: name.to_owned(),
             slots: 1,
+            instance,
         };
         let manager = ManagerId(id);
         self.tell(FleetEvent::Registered { manager, info });
@@ -110,6 +117,12 @@ impl Hand {
 
 fn line(action: &FleetAction) -> String {
     match action {
+        FleetAction::Welcome(manager) => format!("welcome {manager}"),
+        FleetAction::Refuse {
+            manager,
+            cause,
+            may_retry,
+        } => format!("refuse {manager} (retry: {may_retry}): {cause}"),
         FleetAction::Launch { manager, process } => format!("launch {process} at {manager}"),
         FleetAction::Deploy(deployment) => format!(
             "deploy {} × {} at {}",
@@ -159,6 +172,7 @@ fn an_attempt_waits_for_slots_then_for_all_processes() {
     assert_eq!(
         hand.said(),
         [
+            "welcome registration-1",
             "launch process 0 of attempt-1 at registration-0",
             "launch process 1 of attempt-1 at registration-1"
         ]
@@ -292,7 +306,10 @@ fn one_that_comes_back_takes_the_place_of_its_former_self() {
     let mut hand = Hand::running();
     hand.register(7, "tm-1");
     let cause = "attempt-1 failed: TaskManager `tm-1` was lost: it has registered anew";
-    assert_eq!(hand.said(), ["disconnect registration-1", cause]);
+    assert_eq!(
+        hand.said(),
+        ["disconnect registration-1", cause, "welcome registration-7"]
+    );
     hand.lost(1).stop().ended(0).ended(2).said();
     let (attempt, workers) = (AttemptNumber(2), 3);
     hand.tell(FleetEvent::Start { attempt, workers });
@@ -300,6 +317,66 @@ fn one_that_comes_back_takes_the_place_of_its_former_self() {
         hand.said()[1],
         "launch process 1 of attempt-2 at registration-7"
     );
+}
+
+// Two of one name would take each other's place for ever.
+#[test]
+fn one_under_the_name_of_another_that_is_alive_is_refused() {
+    let mut hand = Hand::running();
+    hand.register_instance(7, "tm-1", 70);
+    let told = hand.said();
+    assert!(told[0].starts_with("refuse registration-7 (retry: true)"));
+    assert_eq!(told.len(), 1, "the job isn't disturbed: {told:?}");
+    // It is heard of on and on, so it can't have been started again.
+    hand.pass(2_000, None, None);
+    hand.register_instance(8, "tm-1", 70);
+    let told = hand.said();
+    let alive = "refuse registration-8 (retry: false): another TaskManager called `tm-1` is \
+                 registered, and alive; give each a `--name` of its own";
+    assert_eq!(told, [alive]);
+    // A third one is not blamed for what the second was.
+    hand.register_instance(9, "tm-1", 90);
+    assert!(hand.said()[0].starts_with("refuse registration-9 (retry: true)"));
+}
+
+#[test]
+fn one_that_was_started_again_gets_its_name_as_soon_as_the_former_is_known_to_be_gone() {
+    let mut hand = Hand::running();
+    hand.register_instance(7, "tm-1", 70);
+    assert!(hand.said()[0].starts_with("refuse registration-7 (retry: true)"));
+    let cause = "its stream was reset".to_owned();
+    let manager = ManagerId(1);
+    hand.tell(FleetEvent::ManagerLost { manager, cause }).said();
+    hand.register_instance(8, "tm-1", 70);
+    assert_eq!(hand.said(), ["welcome registration-8"]);
+
+    // Nobody says that a machine has vanished: its silence does.
+    let mut hand = Hand::running();
+    hand.pass(4_000, Some(1), Some(1));
+    hand.register_instance(7, "tm-1", 70);
+    assert!(hand.said()[0].starts_with("refuse registration-7 (retry: true)"));
+    hand.pass(1_000, Some(1), Some(1));
+    hand.said();
+    hand.register_instance(8, "tm-1", 70);
+    assert_eq!(hand.said(), ["welcome registration-8"]);
+}
+
+#[test]
+fn a_standby_is_tried_before_one_on_which_nothing_came_up() {
+    let start = |hand: &mut Hand, attempt: u64| {
+        let (attempt, workers) = (AttemptNumber(attempt), 1);
+        hand.tell(FleetEvent::Start { attempt, workers });
+        hand.said()
+    };
+    let mut hand = Hand::with_managers(2);
+    assert!(start(&mut hand, 1)[0].ends_with("at registration-0"));
+    hand.ended(0).stop().said();
+    assert!(start(&mut hand, 2)[0].ends_with("at registration-1"));
+    // With nobody else it gets another try, which counts.
+    let mut hand = Hand::with_managers(1);
+    assert!(start(&mut hand, 1)[0].ends_with("at registration-0"));
+    hand.ended(0).stop().said();
+    assert!(start(&mut hand, 2)[0].ends_with("at registration-0"));
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub struct TaskManagerOptions {
     pub name: String,
     /// How many worker threads it has room for; at least 1.
     pub slots: u32,
+    /// Without a JobManager for this long, it gives up.
+    pub registration_timeout: Duration,
     /// The address that other TaskManagers reach this machine at; by default the one from which the
     /// JobManager is reached.
     pub host: Option<IpAddr>,

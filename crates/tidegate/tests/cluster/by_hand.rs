@@ -168,3 +168,35 @@ fn a_finished_job_needs_no_task_managers() {
     assert!(again.stderr.contains("finished"), "{}", again.stderr);
     assert_exact(&place, &expected);
 }
+
+// A job that is over has no JobManager: what comes later must not wait for ever.
+#[test]
+fn a_task_manager_gives_up_when_no_job_manager_takes_it() {
+    let arguments = ["--registration-timeout", "300ms"];
+    let alone = taskmanager(&example("wordcount"), &free_address(), "", &arguments).wait();
+    alone.failure(&["for 300ms no JobManager", "--registration-timeout"]);
+}
+
+#[test]
+fn a_second_task_manager_of_one_name_is_refused_and_the_first_goes_on() {
+    let place = Place::new();
+    let expected = write_input(&place, 300, 6);
+    let address = free_address();
+    let named = ["--name", "same", "--slots", "1"];
+    let first = taskmanager(&example("wordcount"), &address, "s", &named);
+    let mut arguments = vec![
+        "--checkpoint-interval",
+        "30ms",
+        "--heartbeat-timeout",
+        "500ms",
+    ];
+    arguments.extend(["--repeat", "6", "--rate", "1500", "--parallelism", "1"]);
+    let jobmanager = jobmanager(&place, &address, "s", &arguments);
+    wait_until_registered(&first);
+    let second = taskmanager(&example("wordcount"), &address, "s", &named).wait();
+    second.failure(&["another TaskManager called `same`", "`--name` of its own"]);
+    let ended = jobmanager.wait().success();
+    assert!(!ended.stderr.contains("going on from"), "{}", ended.stderr);
+    first.wait().success();
+    assert_exact(&place, &expected);
+}

@@ -83,6 +83,7 @@ impl World {
         let info = ManagerInfo {
             name: format!("tm-{}", manager.0),
             slots: 1,
+            instance: manager.0,
         };
         self.tell(fleet, FleetEvent::Registered { manager, info });
     }
@@ -185,7 +186,11 @@ impl World {
                     self.stopped = true;
                 }
             }
-            FleetAction::Disconnect(_) | FleetAction::Waiting(_) | FleetAction::Slots(_) => {}
+            FleetAction::Refuse { .. } => unreachable!("no two have the same name"),
+            FleetAction::Welcome(_)
+            | FleetAction::Disconnect(_)
+            | FleetAction::Waiting(_)
+            | FleetAction::Slots(_) => {}
         }
     }
 }

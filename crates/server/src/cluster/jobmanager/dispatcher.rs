@@ -15,6 +15,7 @@ use tonic::Status;
 
 use super::streams::Orders;
 use crate::clock::Clock;
+use crate::cluster::refusal::misfit;
 use crate::cluster::settings::{JobManagerOptions, heartbeat, heartbeat_interval};
 use crate::cluster::wire::{
     self, Alive, Dismiss, Halt, ManagerOrder, ManagerWelcome, Notice, ProcessHello, ProcessOrder,
@@ -193,17 +194,8 @@ impl Dispatcher {
                 info,
                 orders,
             } => {
-                tracing::info!(
-                    name = info.name,
-                    slots = info.slots,
-                    "TaskManager registered"
-                );
-                let timeout = self.terms.options.heartbeat_timeout;
-                let welcome = ManagerWelcome {
-                    epoch: self.terms.epoch.0,
-                    heartbeat_timeout_millis: timeout.as_millis() as u64,
-                };
-                give(&orders, manager_order::Order::Welcome(welcome));
+                let (name, slots) = (&info.name, info.slots);
+                tracing::info!(name, slots, "a TaskManager registers");
                 self.managers.insert(manager, orders);
                 self.step(FleetEvent::Registered { manager, info });
             }
@@ -349,6 +341,29 @@ impl Dispatcher {
 
     fn perform(&mut self, action: FleetAction) {
         match action {
+            FleetAction::Welcome(manager) => {
+                let timeout = self.terms.options.heartbeat_timeout;
+                let welcome = ManagerWelcome {
+                    epoch: self.terms.epoch.0,
+                    heartbeat_timeout_millis: timeout.as_millis() as u64,
+                    job_low: self.terms.job.0 as u64,
+                    job_high: (self.terms.job.0 >> 64) as u64,
+                };
+                self.give_to(manager, manager_order::Order::Welcome(welcome));
+            }
+            FleetAction::Refuse {
+                manager,
+                cause,
+                may_retry,
+            } => {
+                tracing::warn!(cause, "a TaskManager was refused");
+                if let Some(orders) = self.managers.remove(&manager) {
+                    let _ = orders.send(Err(match may_retry {
+                        true => Status::unavailable(cause),
+                        false => misfit(cause),
+                    }));
+                }
+            }
             FleetAction::Launch { manager, process } => {
                 let launch = self.order_to_launch(process);
                 self.give_to(manager, manager_order::Order::Launch(launch));

@@ -102,6 +102,7 @@ impl Cluster for Streams {
         let info = ManagerInfo {
             name: hello.name,
             slots: hello.slots.max(1),
+            instance: hello.instance,
         };
         self.post(Post::ManagerArrived {
             manager,

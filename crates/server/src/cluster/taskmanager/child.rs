@@ -53,16 +53,14 @@ impl Child {
         })
     }
 
-    /// Kills it, and waits for its end.
-    pub(super) async fn kill(mut self) -> (ProcessId, String) {
+    /// Kills it. Its end is waited for with [`ended`], and may take as long as the kernel takes.
+    pub(super) fn begin_to_kill(&mut self) {
         // Fails if it has ended already.
         let _ = self.running.start_kill();
-        let how = how(self.running.wait().await);
-        (self.process, how)
     }
 }
 
-/// Waits until the process ends by itself; for ever, if there is none. Dropping the future changes
+/// Waits until the process has ended; for ever, if there is none. Dropping the future changes
 /// nothing.
 pub(super) async fn ended(child: &mut Option<Child>) -> (ProcessId, String) {
     let Some(running) = child else {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_coordinator::ProcessId;
-use tidegate_types::{ErrorChain, LeaderEpoch};
+use tidegate_types::{ErrorChain, JobId, LeaderEpoch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -63,6 +63,20 @@ pub enum TaskManagerError {
         /// What is wrong with it.
         #[source]
         cause: std::io::Error,
+    },
+    /// No JobManager has taken it for too long.
+    #[error(
+        "for {patience:?} no JobManager has registered this TaskManager, the last one asked being \
+         `{address}` ({cause}); the job may be over, or the address be another one. \
+         `--registration-timeout` says how long to wait"
+    )]
+    Alone {
+        /// How long it has tried.
+        patience: Duration,
+        /// Where the last one should be.
+        address: String,
+        /// What stood in the way.
+        cause: String,
     },
     /// The operating system refused something.
     #[error("{what}")]
@@ -139,7 +153,13 @@ pub(super) fn build_of_this_binary() -> std::io::Result<BuildFingerprint> {
 struct Supervisor {
     options: TaskManagerOptions,
     build: BuildFingerprint,
+    /// Tells this process from others of its name.
+    instance: u64,
+    /// Of the newest leadership that it has been registered with, and of which job.
+    leadership: Option<(JobId, LeaderEpoch)>,
     child: Option<Child>,
+    /// What is to be started once the child, which is being killed, has ended.
+    next: Option<Launch>,
     /// The folder of its copies, once it is known of which job.
     copies: Option<Claimed>,
     /// SIGTERM, and SIGINT.
@@ -170,7 +190,10 @@ impl Supervisor {
         Ok(Supervisor {
             build: build_of_this_binary().map_err(|cause| system("read the binary", cause))?,
             signals: [on(SignalKind::terminate())?, on(SignalKind::interrupt())?],
+            instance: random().map_err(|cause| system("draw a random number", cause))?,
+            leadership: None,
             child: None,
+            next: None,
             copies: None,
             options,
         })
@@ -178,11 +201,13 @@ impl Supervisor {
 
     async fn run(mut self) -> Result<(), TaskManagerError> {
         let mut pause = RETRY_MIN;
+        let mut alone_since = Instant::now();
         loop {
             for address in self.options.jobmanagers.clone() {
                 match self.register(&address).await {
                     Ok(registration) => {
                         pause = RETRY_MIN;
+                        self.leadership = Some(leadership(&registration.welcome));
                         tracing::info!(address, "registered");
                         match self.serve(registration).await {
                             end @ (End::Dismissed | End::Told) => {
@@ -191,12 +216,21 @@ impl Supervisor {
                             }
                             End::Gone(cause) => tracing::warn!(address, cause, "JobManager lost"),
                         }
+                        alone_since = Instant::now();
                     }
                     Err(Farewell::Refused(cause)) => {
                         return Err(TaskManagerError::Refused { address, cause });
                     }
                     Err(Farewell::Gone(cause)) => {
                         tracing::debug!(address, cause, "no JobManager");
+                        let patience = self.options.registration_timeout;
+                        if alone_since.elapsed() >= patience {
+                            return Err(TaskManagerError::Alone {
+                                patience,
+                                address,
+                                cause,
+                            });
+                        }
                     }
                 }
             }
@@ -227,6 +261,7 @@ impl Supervisor {
             name: self.options.name.clone(),
             slots: self.options.slots,
             build: self.build.to_string(),
+            instance: self.instance,
         })));
         let answered = async {
             let answer = client.register(UnboundedReceiverStream::new(said)).await?;
@@ -240,12 +275,27 @@ impl Supervisor {
         let Some(manager_order::Order::Welcome(welcome)) = first else {
             return Err(Farewell::Gone("it does not welcome us".to_owned()));
         };
+        self.check_leadership(&welcome)?;
         Ok(Registration {
             jobmanager: address.to_owned(),
             welcome,
             orders,
             says,
         })
+    }
+
+    /// One that led before another is paused, or doesn't know yet: it must not be obeyed.
+    fn check_leadership(&self, welcome: &ManagerWelcome) -> Result<(), Farewell> {
+        let (_, epoch) = leadership(welcome);
+        match since(self.leadership, leadership(welcome)) {
+            Some(newest) => {
+                tracing::warn!(%epoch, %newest, "a JobManager that has lost the lead is ignored");
+                Err(Farewell::Gone(format!(
+                    "it leads as `{epoch}`, and another has led as `{newest}` since"
+                )))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Does what the JobManager says until it is gone. Nothing runs afterwards.
@@ -260,7 +310,7 @@ impl Supervisor {
                     heard = Instant::now();
                     match order {
                         Ok(Ok(Some(order))) => {
-                            if self.obey(&registration, order).await {
+                            if self.obey(&registration, order) {
                                 break End::Dismissed;
                             }
                         }
@@ -269,9 +319,7 @@ impl Supervisor {
                         Err(_) => break End::Gone(format!("not heard of for {patience:?}")),
                     }
                 }
-                ended = child::ended(&mut self.child) => {
-                    let _ = registration.says.send(ended_message(ended));
-                }
+                ended = child::ended(&mut self.child) => self.on_end(&registration, ended),
                 _ = heartbeat.tick() => {
                     let alive = manager_message::Message::Alive(Alive {});
                     let _ = registration.says.send(message(alive));
@@ -280,34 +328,53 @@ impl Supervisor {
                 _ = interrupt.recv() => break End::Told,
             }
         };
+        self.next = None;
         self.end_child().await;
         end
     }
 
-    /// Whether it was the last order.
-    async fn obey(&mut self, registration: &Registration, order: ManagerOrder) -> bool {
+    /// Whether it was the last order. Waits for nothing: a process that is killed may take long to
+    /// end, and this TaskManager says meanwhile that it is there.
+    fn obey(&mut self, registration: &Registration, order: ManagerOrder) -> bool {
         match order.order {
-            Some(manager_order::Order::Launch(launch)) => {
-                self.end_child().await;
-                let process = process_id(launch.attempt, launch.process);
-                if let Err(how) = self.launch(registration, launch, process) {
-                    let _ = registration.says.send(ended_message((process, how)));
+            Some(manager_order::Order::Launch(launch)) => match &mut self.child {
+                Some(former) => {
+                    former.begin_to_kill();
+                    self.next = Some(launch);
                 }
-            }
+                None => self.launch_or_say_why(registration, launch),
+            },
             Some(manager_order::Order::Kill(kill)) => {
                 let process = process_id(kill.attempt, kill.process);
-                let running = self.child.as_ref().map(|child| child.process);
-                if running != Some(process) {
-                    let how = "had ended before".to_owned();
-                    let _ = registration.says.send(ended_message((process, how)));
-                } else if let Some(ended) = self.end_child().await {
-                    let _ = registration.says.send(ended_message(ended));
+                let next = &mut self.next;
+                next.take_if(|next| process_id(next.attempt, next.process) == process);
+                match &mut self.child {
+                    Some(running) if running.process == process => running.begin_to_kill(),
+                    _ => {
+                        let how = "had ended before".to_owned();
+                        let _ = registration.says.send(ended_message((process, how)));
+                    }
                 }
             }
             Some(manager_order::Order::Dismiss(_)) => return true,
             Some(manager_order::Order::Welcome(_) | manager_order::Order::Alive(_)) | None => {}
         }
         false
+    }
+
+    /// The process has ended; another one may have been waiting for that.
+    fn on_end(&mut self, registration: &Registration, ended: (ProcessId, String)) {
+        let _ = registration.says.send(ended_message(ended));
+        if let Some(launch) = self.next.take() {
+            self.launch_or_say_why(registration, launch);
+        }
+    }
+
+    fn launch_or_say_why(&mut self, registration: &Registration, launch: Launch) {
+        let process = process_id(launch.attempt, launch.process);
+        if let Err(how) = self.launch(registration, launch, process) {
+            let _ = registration.says.send(ended_message((process, how)));
+        }
     }
 
     fn launch(
@@ -369,10 +436,30 @@ impl Supervisor {
         }
     }
 
-    async fn end_child(&mut self) -> Option<(ProcessId, String)> {
-        let child = self.child.take()?;
-        Some(child.kill().await)
+    async fn end_child(&mut self) {
+        if let Some(child) = &mut self.child {
+            child.begin_to_kill();
+            child::ended(&mut self.child).await;
+        }
     }
+}
+
+fn random() -> std::io::Result<u64> {
+    getrandom::u64().map_err(std::io::Error::other)
+}
+
+fn leadership(welcome: &ManagerWelcome) -> (JobId, LeaderEpoch) {
+    let job = u128::from(welcome.job_high) << 64 | u128::from(welcome.job_low);
+    (JobId(job), LeaderEpoch(welcome.epoch))
+}
+
+/// The leadership that has followed this one, as far as is known. Another job's epochs are its own.
+fn since(
+    known: Option<(JobId, LeaderEpoch)>,
+    (job, epoch): (JobId, LeaderEpoch),
+) -> Option<LeaderEpoch> {
+    let (_, newest) = known.filter(|(known, _)| *known == job)?;
+    (epoch < newest).then_some(newest)
 }
 
 /// The address of this machine from which the JobManager is reached. Nothing is sent.
@@ -403,4 +490,24 @@ fn ended_message((process, how): (ProcessId, String)) -> ManagerMessage {
         process: process.index,
         how,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A leader that was paused wakes up, and doesn't know yet that another one leads.
+    #[test]
+    fn a_former_leader_of_the_same_job_is_known_to_be_one() {
+        let of = |job, epoch| (JobId(job), LeaderEpoch(epoch));
+        assert_eq!(since(Some(of(1, 5)), of(1, 4)), Some(LeaderEpoch(5)));
+        for (known, offered) in [
+            (None, of(1, 4)),
+            (Some(of(1, 5)), of(1, 5)),
+            (Some(of(1, 5)), of(1, 6)),
+            (Some(of(1, 5)), of(2, 1)),
+        ] {
+            assert_eq!(since(known, offered), None);
+        }
+    }
 }

@@ -32,6 +32,9 @@ pub struct ManagerHello {
     /// of the binary
     #[prost(string, tag = "4")]
     pub build: ::prost::alloc::string::String,
+    /// drawn when it was started
+    #[prost(fixed64, tag = "5")]
+    pub instance: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ProcessEnded {
@@ -72,6 +75,10 @@ pub struct ManagerWelcome {
     pub epoch: u64,
     #[prost(uint64, tag = "2")]
     pub heartbeat_timeout_millis: u64,
+    #[prost(fixed64, tag = "3")]
+    pub job_low: u64,
+    #[prost(fixed64, tag = "4")]
+    pub job_high: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Launch {

@@ -246,7 +246,8 @@ impl JobManager {
                 agenda.job.push(JobEvent::AttemptStopped { attempt });
             }
             FleetAction::Slots(slots) => agenda.job.push(JobEvent::Slots { slots }),
-            FleetAction::Waiting(_) => {}
+            FleetAction::Refuse { .. } => unreachable!("no two machines have the same name"),
+            FleetAction::Welcome(_) | FleetAction::Waiting(_) => {}
         }
     }
 

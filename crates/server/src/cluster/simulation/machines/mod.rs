@@ -283,6 +283,8 @@ impl World {
         let info = ManagerInfo {
             name: self.machines[machine].name.clone(),
             slots: self.scale.slots,
+            // No two machines have the same name, so one that comes is always itself.
+            instance: machine as u64,
         };
         heard.push(Heard::Registered(manager, info));
         self.within(BEAT, Happens::Beats { machine, life });
