@@ -141,12 +141,18 @@ fn line(action: &FleetAction) -> String {
 
 #[test]
 fn the_number_of_slots_is_told_when_it_changes() {
-    let mut hand = Hand::with_managers(2);
+    let mut hand = Hand::with_managers(0);
+    hand.register(0, "tm-0");
+    hand.register(1, "tm-1");
     let told = |hand: &mut Hand| {
         let lines: Vec<String> = hand.actions.drain(..).map(|action| line(&action)).collect();
         lines
     };
-    assert_eq!(told(&mut hand), ["1 slots", "2 slots"]);
+    let welcome = ["welcome registration-0", "welcome registration-1"];
+    assert_eq!(
+        told(&mut hand),
+        [welcome[0], "1 slots", welcome[1], "2 slots"]
+    );
     let manager = ManagerId(1);
     hand.tell(FleetEvent::ManagerHeard(manager));
     let cause = "gone".to_owned();
