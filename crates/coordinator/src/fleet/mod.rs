@@ -240,8 +240,8 @@ impl Fleet {
                 now.since(heard)
             ),
             false => format!(
-                "another TaskManager called `{name}` is registered, and alive; give each a `--name` \
-                 of its own"
+                "another TaskManager called `{name}` is registered, and alive; give each a \
+                 `--name` of its own"
             ),
         };
         actions.push(FleetAction::Refuse {
