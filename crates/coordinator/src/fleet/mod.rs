@@ -426,7 +426,7 @@ impl Fleet {
             .map(|(&manager, Manager { info, .. })| Free {
                 manager,
                 slots: info.slots,
-                estranged: self.estranged.contains_key(&info.name),
+                estranged: self.estranged.get(&info.name).copied(),
                 index_before: self.places.get(&info.name).copied(),
                 is_unlucky: self.unlucky.contains(&info.name),
             })

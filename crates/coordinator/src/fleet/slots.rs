@@ -3,6 +3,8 @@
 //! Timely wants the same number of worker threads in every process, so an attempt is *k* processes
 //! of *t* threads with *k · t* at least the job's parallelism. Threads beyond that are idle.
 
+use tidegate_types::Millis;
+
 use super::ManagerId;
 
 /// Processes of an attempt: one on each of these TaskManagers, in order of their index.
@@ -18,8 +20,9 @@ pub(super) struct Layout {
 pub(super) struct Free {
     pub(super) manager: ManagerId,
     pub(super) slots: u32,
-    /// Whether it is better left out, since it could not reach another one.
-    pub(super) estranged: bool,
+    /// Until when it is better left out, since it could not reach another one; the later, the
+    /// better.
+    pub(super) estranged: Option<Millis>,
     /// The index of the process that it ran in the attempt before, if it did: what it keeps of its
     /// state is of use only at the same place.
     pub(super) index_before: Option<u32>,
@@ -92,7 +95,7 @@ mod tests {
         let manager = |(id, &slots)| Free {
             manager: ManagerId(id),
             slots,
-            estranged: false,
+            estranged: None,
             index_before: None,
             is_unlucky: false,
         };
@@ -144,7 +147,7 @@ mod tests {
                 .map(|(id, &(slots, index_before))| Free {
                     manager: ManagerId(id),
                     slots,
-                    estranged: false,
+                    estranged: None,
                     index_before,
                     is_unlucky: index_before.is_some_and(|before| before % 2 == 0),
                 })
