@@ -101,15 +101,13 @@ fn start_where(
     let events = events_into(sender.clone());
     let handle = runtime.handle().clone();
     let execution: Box<dyn Execution> = match jobmanager {
-        None => {
-            let store = store.clone();
-            Box::new(InProcess::new(store, handle, options, events))
-        }
+        None => Box::new(InProcess::new(store.clone(), handle, options, events)),
         Some(jobmanager) => {
             let job = JobOnCluster {
                 description: describe(&plan, options),
                 name: options.name.clone(),
                 store: store.clone(),
+                client: client.clone(),
                 events,
             };
             Box::new(OnCluster::start(job, jobmanager, handle)?)

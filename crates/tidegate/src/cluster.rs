@@ -3,6 +3,8 @@
 //! The binary of a job is everything. Its first argument says what it is to be; without one it runs
 //! the job in one process.
 
+mod control;
+
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -23,6 +25,8 @@ use tidegate_storage::HaLocation;
 use tidegate_types::ErrorChain;
 
 use crate::logging::log_to_standard_error;
+
+use control::Verb;
 
 /// What the job's code is run for in this process.
 #[derive(Debug)]
@@ -55,6 +59,8 @@ pub(crate) fn role() -> &'static Role {
 /// | `jobmanager` | the JobManager: `--listen host:port`, and the job's arguments |
 /// | `taskmanager` | a TaskManager: `--jobmanager host:port --slots 4`, without the job's arguments |
 ///
+/// | `status`, `checkpoint`, `savepoint`, `stop`, `cancel`, `rescale` | none: it asks this of the job on a cluster, says what came of it, and exits |
+///
 /// `<role> --help` tells of more. A TaskManager and a local cluster never return from here: they
 /// exit when the job is over. Processes that TaskManagers start get the arguments of the
 /// JobManager.
@@ -83,6 +89,10 @@ pub fn parse<A: Parser>() -> A {
         return args;
     }
     let word = arguments.get(1).and_then(|word| word.to_str());
+    if let Some(verb) = word.and_then(Verb::parse) {
+        arguments.remove(1);
+        control::ask(verb, &arguments);
+    }
     let Some(role) = word.and_then(RoleWord::parse) else {
         return A::parse();
     };
@@ -145,9 +155,10 @@ impl RoleWord {
 #[command(next_help_heading = "Cluster")]
 struct JobManagerArgs {
     /// Where TaskManagers reach the JobManager
+    /// [default: 127.0.0.1:6123; a local cluster: any port that is free]
     #[arg(long, env = "TIDEGATE_LISTEN", value_name = "HOST:PORT")]
-    #[arg(default_value = "127.0.0.1:6123", hide_env_values = true)]
-    listen: String,
+    #[arg(overrides_with = "listen", hide_env_values = true)]
+    listen: Option<String>,
 
     /// Whoever isn't heard of for this long is taken for dead
     #[arg(long, env = "TIDEGATE_HEARTBEAT_TIMEOUT", value_name = "DURATION")]
@@ -293,6 +304,37 @@ struct TaskManagerArgs {
     tls: TlsArgs,
 }
 
+/// How a job on a cluster is reached.
+#[derive(Clone, Debug, clap::Args)]
+struct ConnectArgs {
+    /// Where JobManagers may be; the one that leads is found by trying
+    #[arg(
+        long,
+        env = "TIDEGATE_JOBMANAGER",
+        value_name = "HOST:PORT",
+        value_delimiter = ','
+    )]
+    #[arg(default_value = "127.0.0.1:6123", hide_env_values = true)]
+    jobmanager: Vec<String>,
+
+    /// Allows addresses of other machines without certificates, when nothing is encrypted
+    #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
+    #[arg(default_missing_value = "true")]
+    insecure: bool,
+
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+impl ConnectArgs {
+    /// Ends the process with a message if the certificates are of no use.
+    fn resolve(self) -> (Vec<String>, ClusterSettings) {
+        let settings = cluster_settings(self.insecure, self.tls);
+        (self.jobmanager, settings)
+    }
+}
+
 /// Certificates, with which connections are encrypted. Everybody is told of their own.
 #[derive(Clone, Debug, clap::Args)]
 struct TlsArgs {
@@ -352,7 +394,11 @@ pub(crate) struct JobManager {
 impl JobManager {
     pub(crate) fn options(&self, variables: Vec<Variable>) -> JobManagerOptions {
         JobManagerOptions {
-            listen: self.args.listen.clone(),
+            listen: self
+                .args
+                .listen
+                .clone()
+                .unwrap_or_else(|| LISTEN.to_owned()),
             inherited: self.inherited,
             cluster: self.cluster.clone(),
             ha: self.args.ha.clone(),
@@ -364,6 +410,9 @@ impl JobManager {
         }
     }
 }
+
+/// Where a JobManager listens by default.
+const LISTEN: &str = "127.0.0.1:6123";
 
 /// Not among the flags, which everybody on a machine can see.
 const SECRET: &str = "TIDEGATE_CLUSTER_SECRET";
@@ -431,6 +480,7 @@ fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
     let cluster = LocalCluster {
         taskmanagers: own.taskmanagers.get(),
         slots: own.slots.get(),
+        listen: own.listen.unwrap_or_else(|| "127.0.0.1:0".to_owned()),
         local_recovery: own.local_recovery.settings(true),
         jobmanager: arguments.split_off(1),
         secret: std::env::var(SECRET)
@@ -465,10 +515,14 @@ fn parse_with<A: Parser, B: clap::Args>(arguments: &[OsString], role: Option<Rol
 
 /// Has help and errors name the role.
 fn named(command: clap::Command, role: RoleWord) -> clap::Command {
+    command.bin_name(format!("{} {}", program(), role.word()))
+}
+
+/// What this program is called.
+fn program() -> String {
     let program = std::env::args().next().unwrap_or_default();
     let program = std::path::Path::new(&program).file_name();
-    let program = program.map_or_else(Default::default, |name| name.to_string_lossy());
-    command.bin_name(format!("{program} {}", role.word()))
+    program.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 fn fail(what: &str) -> ! {

@@ -8,14 +8,15 @@ use tidegate_runtime::source::Source;
 use tidegate_runtime::{JobPlan, StatePlacement};
 use tidegate_server::cluster::{Variable, attend};
 use tidegate_server::{
-    CheckpointLocation, JobClient, JobOptions, JobReport, Observer, start_on_cluster,
+    CheckpointLocation, JobClient, JobOptions, JobReport, Observer, OnSigterm, RunError,
+    Terminated, end_on_signals, start_on_cluster,
 };
 use tidegate_types::AlignmentMode;
 use tracing::warn;
 
 use crate::args::{Args, BUFFER_TIMEOUT_DEFAULT, misspelt_variables};
 use crate::cluster::{self, Role};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::logging::log_to_standard_error;
 use crate::progress::{LogFailures, ProgressLine, print_dry_run};
 use crate::stream::{Draft, Stream};
@@ -28,6 +29,8 @@ pub struct Environment {
     draft: Rc<RefCell<Draft>>,
     options: JobOptions,
     quiet: bool,
+    /// What becomes of the job when its process is told to end; `None` if that is not looked at.
+    on_sigterm: Option<OnSigterm>,
     /// What users set, for the processes of a cluster.
     variables: Vec<Variable>,
 }
@@ -50,6 +53,7 @@ impl Environment {
             draft: Draft::new(args.parallelism()),
             options,
             quiet: args.quiet.unwrap_or_default(),
+            on_sigterm: Some(args.on_sigterm.unwrap_or_default()),
             variables: args.variables(),
         })
     }
@@ -73,6 +77,7 @@ impl Environment {
             draft: Draft::new(1),
             options,
             quiet: true,
+            on_sigterm: None,
             variables: Vec::new(),
         }
     }
@@ -103,6 +108,9 @@ impl Environment {
     /// nothing runs: what the job would go on from is printed to standard output, or the error says
     /// everything that stands in the way.
     ///
+    /// SIGTERM and Ctrl-C end the job in the way that the setting `--on-sigterm` says. If it was
+    /// suspended, the process ends here, with status 128 and the number of the signal.
+    ///
     /// # Errors
     /// See [`RunError`](crate::RunError). Unless the settings say otherwise, completed checkpoints
     /// are kept whatever the error, and the next run goes on from them.
@@ -112,15 +120,28 @@ impl Environment {
             print_dry_run(&report);
             return Ok(report);
         }
+        let on_sigterm = self.on_sigterm;
         let line = (!self.quiet).then(|| ProgressLine::new(std::io::stderr().is_terminal()));
         let observer: Box<dyn Observer> = match &line {
             Some(line) => Box::new(line.clone()),
             None => Box::new(LogFailures),
         };
         let started = self.launch(job_name, observer);
-        let outcome = started.and_then(|job| Ok(job.wait()?));
+        let mut terminated = Terminated::default();
+        let outcome = started.and_then(|job| {
+            if let Some(how) = on_sigterm {
+                terminated = end_on_signals(job.clone(), how).map_err(RunError::Threads)?;
+            }
+            Ok(job.wait()?)
+        });
         if let Some(line) = line {
             line.finish(outcome.as_ref().ok());
+        }
+        if let Err(Error::Run(suspended @ RunError::Suspended { .. })) = &outcome
+            && terminated.is_told()
+        {
+            warn!("{suspended}");
+            terminated.exit();
         }
         outcome
     }

@@ -107,9 +107,7 @@ impl JobClient {
         directory: Option<&str>,
         drain: bool,
     ) -> Result<CompletedSummary, RequestError> {
-        let directory = parse(directory)?;
-        let request = Request::StopWithSavepoint { directory, drain };
-        let savepoint = error::completed(self.shared.request(request))?;
+        let savepoint = self.begin_stop(directory, drain)?;
         // Ordering: the answer comes when everything is committed. Threads, the lock and what is to
         // be deleted are a matter of the job's end.
         match self.wait() {
@@ -119,6 +117,17 @@ impl JobClient {
                 cause: Box::new(cause),
             }),
         }
+    }
+
+    /// As [`stop_with_savepoint`](Self::stop_with_savepoint), but for the job's end.
+    pub(crate) fn begin_stop(
+        &self,
+        directory: Option<&str>,
+        drain: bool,
+    ) -> Result<CompletedSummary, RequestError> {
+        let directory = parse(directory)?;
+        let request = Request::StopWithSavepoint { directory, drain };
+        error::completed(self.shared.request(request))
     }
 
     /// Aborts a checkpoint or savepoint that is under way. Its requester, if it has one, is told.
@@ -180,6 +189,21 @@ impl JobClient {
     /// whether they do; otherwise the job has ended.
     pub fn wait_until_running(&self) -> bool {
         self.shared.wait_until_running()
+    }
+
+    /// Name of the job.
+    pub fn name(&self) -> &str {
+        self.shared.name()
+    }
+
+    /// Whether every subtask of the job runs at this moment.
+    pub fn is_running(&self) -> bool {
+        self.shared.is_running()
+    }
+
+    /// The largest parallelism of any operator, of the attempt that runs or of the last one.
+    pub fn parallelism(&self) -> u32 {
+        self.shared.graph().parallelism_max()
     }
 
     /// Whether the job is over: [`wait`](Self::wait) doesn't block then.

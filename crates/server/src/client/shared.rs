@@ -139,6 +139,14 @@ impl Shared {
         self.moved.notify_all();
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        lock(&self.stage).running
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         lock(&self.stage).ended.is_some()
     }

@@ -25,18 +25,27 @@ pub(super) async fn reach(
     cluster: &ClusterSettings,
     patience: Duration,
 ) -> Result<Client, Farewell> {
+    let channel = channel(address, cluster, patience).await?;
+    let client = ClusterClient::with_interceptor(channel, Present::new(&cluster.secret));
+    Ok(client.max_decoding_message_size(MESSAGE_BYTES_MAX))
+}
+
+/// As [`reach`], for whatever is to be said.
+pub(super) async fn channel(
+    address: &str,
+    cluster: &ClusterSettings,
+    patience: Duration,
+) -> Result<Channel, Farewell> {
     let gone = |error| Farewell::Gone(ErrorChain(&error).to_string());
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(gone)?;
     let endpoint = endpoint.tcp_nodelay(true).connect_timeout(patience);
     #[cfg(feature = "tls")]
-    let channel = match &cluster.tls {
-        Some(tls) => encrypted(address, tls, &endpoint, patience).await?,
-        None => endpoint.connect().await.map_err(gone)?,
-    };
+    if let Some(tls) = &cluster.tls {
+        return encrypted(address, tls, &endpoint, patience).await;
+    }
     #[cfg(not(feature = "tls"))]
-    let channel = endpoint.connect().await.map_err(gone)?;
-    let client = ClusterClient::with_interceptor(channel, Present::new(&cluster.secret));
-    Ok(client.max_decoding_message_size(MESSAGE_BYTES_MAX))
+    let _ = cluster;
+    endpoint.connect().await.map_err(gone)
 }
 
 /// A channel over one encrypted connection: when that breaks, it is not replaced. Nor is any other

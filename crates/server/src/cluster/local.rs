@@ -12,8 +12,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::parent::{die_with_parent, this_binary};
@@ -43,6 +44,8 @@ pub struct LocalCluster {
     pub slots: u32,
     /// Where TaskManagers keep copies of state files, if they do.
     pub local_recovery: Option<LocalRecovery>,
+    /// Where its JobManager listens: `host:port`, on this machine.
+    pub listen: String,
     /// The job's arguments, and how the JobManager is started besides.
     pub jobmanager: Vec<OsString>,
     /// The cluster's secret; by default a new one.
@@ -98,15 +101,16 @@ impl Parent {
             None => random_secret()?,
         };
         Ok(Parent {
-            cluster,
             secret,
-            listener: TcpListener::bind("127.0.0.1:0")?,
+            listener: TcpListener::bind(&cluster.listen)?,
+            cluster,
         })
     }
 
     async fn run(self) -> std::io::Result<ExitStatus> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut told_to_end = false;
         let mut jobmanager = self.start_jobmanager()?;
         let mut taskmanagers = Vec::new();
         for number in 1..=self.cluster.taskmanagers {
@@ -118,6 +122,9 @@ impl Parent {
             tokio::select! {
                 status = jobmanager.running.wait() => {
                     let status = status?;
+                    if told_to_end {
+                        return Ok(status);
+                    }
                     if !has_crashed(status) {
                         say_goodbye(taskmanagers).await;
                         return Ok(status);
@@ -145,9 +152,14 @@ impl Parent {
                         taskmanagers.push(self.start_taskmanager(number)?);
                     }
                 }
-                // Members are killed as they are dropped.
-                _ = terminate.recv() => return Ok(ExitStatus::from_raw(15)),
-                _ = interrupt.recv() => return Ok(ExitStatus::from_raw(2)),
+                signal = either(&mut terminate, &mut interrupt) => {
+                    // Members are killed as they are dropped.
+                    if told_to_end {
+                        return Ok(ExitStatus::from_raw(signal));
+                    }
+                    told_to_end = true;
+                    jobmanager.tell_to_end();
+                }
             }
         }
     }
@@ -183,6 +195,8 @@ impl Parent {
             .arg(role)
             .env(MEMBER, std::process::id().to_string())
             .env("TIDEGATE_CLUSTER_SECRET", &self.secret)
+            // Ctrl-C is for this process, which tells the JobManager.
+            .process_group(0)
             .kill_on_drop(true);
         if let Some(files) = &self.cluster.tls {
             command.envs(files.variables());
@@ -210,6 +224,27 @@ impl Member {
     }
 }
 
+impl Member {
+    /// One that has ended needn't be told.
+    fn tell_to_end(&self) {
+        let pid = self
+            .running
+            .id()
+            .and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// The number of whichever signal comes first.
+async fn either(terminate: &mut SignalStream, interrupt: &mut SignalStream) -> i32 {
+    tokio::select! {
+        _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+        _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+    }
+}
+
 /// Waits for the first of these moments; for ever, if there is none.
 async fn until_first(moments: &VecDeque<(Instant, u32)>) {
     match moments.front() {
@@ -232,9 +267,10 @@ async fn first_to_end(members: &mut [Member]) -> (usize, std::io::Result<ExitSta
 }
 
 /// A JobManager that exits by itself, unless it has lost the lead, has said what there is to say;
-/// one that was killed, or has panicked, goes on from the latest checkpoint.
+/// one that was killed, has panicked, or was told to end by somebody else, goes on from the latest
+/// checkpoint.
 fn has_crashed(status: ExitStatus) -> bool {
-    status.signal().is_some() || matches!(status.code(), Some(101 | LOST_THE_LEAD))
+    status.signal().is_some() || matches!(status.code(), Some(101 | 130 | 143 | LOST_THE_LEAD))
 }
 
 async fn tell(member: &Member, status: ExitStatus) {

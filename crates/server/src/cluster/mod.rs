@@ -23,6 +23,7 @@
 //! the next process restores ([`local_recovery`](crate::local_recovery)).
 
 mod client;
+pub mod control;
 pub(crate) mod jobmanager;
 mod local;
 mod parent;

@@ -36,6 +36,7 @@ pub(crate) trait Execution: Send {
     /// [`JobEvent::AttemptStopped`]. Idempotent.
     fn stop(&mut self, attempt: AttemptNumber);
 
-    /// Stops whatever runs, and waits until everything has ended that was begun.
-    fn settle(&mut self);
+    /// Stops whatever runs, and waits until everything has ended that was begun. Whether the job is
+    /// over, or goes on elsewhere.
+    fn settle(&mut self, over: bool);
 }

@@ -155,7 +155,7 @@ impl Execution for InProcess {
         self.tasks.spawn_on(watched, &self.runtime);
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, _: bool) {
         if let Some(running) = self.running.take() {
             running.attempt.stop();
         }

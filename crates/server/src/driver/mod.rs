@@ -123,7 +123,7 @@ impl Driver {
             self.explain_expired(&actions);
             for action in actions.drain(..) {
                 if let Some(end) = self.perform(action) {
-                    self.settle();
+                    self.settle(end != JobEnd::Suspended);
                     return (end, self.records());
                 }
             }
@@ -276,11 +276,11 @@ impl Driver {
     }
 
     /// Lets everything end that was issued before the job's end.
-    fn settle(&mut self) {
+    fn settle(&mut self, over: bool) {
         if let Some(observed) = self.observed.take() {
             self.take_leave_of(&observed);
         }
-        self.execution.settle();
+        self.execution.settle(over);
         let mut tasks = std::mem::take(&mut self.tasks);
         // A task that panicked has given its outcome, or nobody waits for one.
         self.runtime

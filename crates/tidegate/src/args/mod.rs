@@ -28,6 +28,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use tidegate_coordinator::{RestartStrategy, Retention};
+use tidegate_server::OnSigterm;
 use tidegate_server::cluster::Variable;
 use tidegate_types::{AlignmentMode, RestoreMode};
 
@@ -100,6 +101,8 @@ pub struct Args {
     /// What happens after a failure. By default restarts without end, from 100 ms to 1 minute
     /// apart.
     pub restart: Option<RestartStrategy>,
+    /// What SIGTERM and Ctrl-C do to the job. By default it is suspended.
+    pub on_sigterm: Option<OnSigterm>,
     /// A record waits no longer than this for its batch to fill. Default 5 ms.
     pub buffer_timeout: Option<Duration>,
     /// Print neither progress nor summary. Default false.

@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_coordinator::{RestartStrategy, Retention};
+use tidegate_server::OnSigterm;
 use tidegate_types::{AlignmentMode, RestoreMode};
 
 use super::Args;
@@ -341,6 +342,16 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   `failure-rate:FAILURES,INTERVAL,DELAY`",
         advice: "choose one that gives up if somebody else restarts the program",
         field: field!(restart: RestartStrategy),
+    },
+    Setting {
+        name: "on-sigterm",
+        value: "WAY",
+        kind: Kind::Text,
+        default: "suspend",
+        meaning: "what SIGTERM and Ctrl-C do to the job: it is suspended, which keeps everything \
+                  for the next start (`suspend`), or stopped with a savepoint (`stop`)",
+        advice: "choose `stop`, with `savepoint-dir`, if the next start is another version",
+        field: field!(on_sigterm: OnSigterm),
     },
     Setting {
         name: "buffer-timeout",

@@ -110,6 +110,8 @@ fn a_directory_brings_an_interval_unless_it_is_turned_off() {
 /// A value for each setting that is not its default.
 const OTHERS: &[(&str, &str)] = &[
     ("parallelism", "3"),
+    ("parallelism-min", "2"),
+    ("stabilization-timeout", "3s"),
     ("checkpoint-dir", "/checkpoints"),
     ("checkpoint-storage", "jobmanager"),
     ("state-inline-threshold", "0B"),
@@ -128,6 +130,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("allow-non-restored-state", "true"),
     ("dry-run", "true"),
     ("mode", "at-least-once"),
+    ("on-sigterm", "stop"),
     ("restart", "failure-rate:3,5m,1s"),
     ("buffer-timeout", "0s"),
     ("quiet", "true"),

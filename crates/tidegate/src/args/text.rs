@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_coordinator::{RestartStrategy, Retention};
+use tidegate_server::OnSigterm;
 use tidegate_types::{AlignmentMode, RestoreMode};
 
 /// What a value must be instead; follows the words "must be".
@@ -256,7 +257,7 @@ macro_rules! text_form_of_choices {
     )*};
 }
 
-text_form_of_choices!(Retention, CheckpointStorage, RestoreMode);
+text_form_of_choices!(Retention, CheckpointStorage, OnSigterm, RestoreMode);
 
 impl TextForm for ByteSize {
     fn allowed() -> Allowed {

@@ -36,8 +36,11 @@ pub(super) enum Post {
         to: NoticeTarget,
     },
     Stop(AttemptNumber),
-    /// Stop whatever runs, dismiss everybody, and answer.
-    Settle(oneshot::Sender<()>),
+    /// Stop whatever runs, dismiss everybody if the job is `over`, and answer.
+    Settle {
+        over: bool,
+        settled: oneshot::Sender<()>,
+    },
     ManagerArrived {
         manager: ManagerId,
         info: ManagerInfo,
@@ -90,6 +93,8 @@ pub(super) struct Dispatcher {
     processes: BTreeMap<u64, Attending>,
     launch: Option<Launch>,
     settling: Option<oneshot::Sender<()>>,
+    /// Whether the job is, when it has settled; else it goes on under another JobManager.
+    over: bool,
 }
 
 /// What the loop has come round for.
@@ -116,6 +121,7 @@ impl Dispatcher {
             processes: BTreeMap::new(),
             launch: None,
             settling: None,
+            over: false,
             terms,
         }
     }
@@ -143,7 +149,10 @@ impl Dispatcher {
                 break;
             }
         }
-        self.dismiss_everybody(posts).await;
+        match self.over {
+            true => self.dismiss_everybody(posts).await,
+            false => self.leave(),
+        }
     }
 
     /// The loop comes round with every heartbeat, unless this process stood still.
@@ -182,8 +191,8 @@ impl Dispatcher {
                 to,
             } => self.notify(attempt, &notice, to),
             Post::Stop(attempt) => self.step(FleetEvent::Stop { attempt }),
-            Post::Settle(settled) => {
-                self.settling = Some(settled);
+            Post::Settle { over, settled } => {
+                (self.settling, self.over) = (Some(settled), over);
                 if let Some(launch) = &self.launch {
                     let attempt = launch.number;
                     self.step(FleetEvent::Stop { attempt });
@@ -455,6 +464,14 @@ impl Dispatcher {
     fn give_to(&self, manager: ManagerId, order: manager_order::Order) {
         if let Some(orders) = self.managers.get(&manager) {
             give(orders, order);
+        }
+    }
+
+    /// TaskManagers find their streams closed, and look for the next JobManager.
+    fn leave(mut self) {
+        self.managers.clear();
+        if let Some(settled) = self.settling.take() {
+            let _ = settled.send(());
         }
     }
 

@@ -6,6 +6,7 @@ mod incoming;
 mod streams;
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use tidegate_coordinator::NoticeTarget;
 use tidegate_storage::JobStore;
@@ -15,15 +16,19 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
+use super::control::{ControlServer, ControlService};
 use super::secret::{Expect, check_address};
 use super::settings::JobManagerOptions;
 use super::taskmanager::build_of_this_binary;
 use super::wire::MESSAGE_BYTES_MAX;
 use super::wire::cluster_server::ClusterServer;
+use crate::client::JobClient;
 use crate::driver::{Events, Execution, Launch};
 use crate::error::RunError;
 use crate::files::discard_with;
@@ -32,18 +37,25 @@ use crate::tls::Tls;
 use dispatcher::{Dispatcher, Post, Terms};
 use streams::Streams;
 
+/// How long answers may take to be sent when the job is over.
+const ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A job whose attempts are to run on TaskManagers.
 pub(crate) struct JobOnCluster {
     /// The job graph as every process must build it.
     pub(crate) description: String,
     pub(crate) name: String,
     pub(crate) store: JobStore,
+    /// For what is asked from outside.
+    pub(crate) client: JobClient,
     pub(crate) events: Events,
 }
 
 /// Runs attempts on the TaskManagers that register.
 pub(crate) struct OnCluster {
     posts: UnboundedSender<Post>,
+    /// Dropped, nobody is taken in any more; then it ends once everybody has been answered.
+    serving: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     runtime: Handle,
 }
 
@@ -90,15 +102,24 @@ impl OnCluster {
         let streams = Streams::new(posts.clone(), build.to_string());
         let service = ClusterServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let expect = Expect::new(&options.cluster.secret);
-        let service = InterceptedService::new(service, expect);
-        let serve = serve(service, listener, options.cluster.tls.clone());
-        runtime.spawn(async move {
+        let control = ControlServer::new(ControlService::new(job.client));
+        let services = Services {
+            cluster: InterceptedService::new(service, expect.clone()),
+            control: InterceptedService::new(control, expect),
+        };
+        let (open, closed) = oneshot::channel();
+        let serve = services.serve(listener, options.cluster.tls.clone(), closed);
+        let served = runtime.spawn(async move {
             if let Err(error) = serve.await {
                 let error = ErrorChain(&error);
                 give_up(&format!("it can't listen any more: {error}"));
             }
         });
-        Ok(OnCluster { posts, runtime })
+        Ok(OnCluster {
+            posts,
+            serving: Some((open, served)),
+            runtime,
+        })
     }
 
     /// The dispatcher is gone only when nobody needs it any more.
@@ -124,30 +145,51 @@ impl Execution for OnCluster {
         self.post(Post::Stop(attempt));
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, over: bool) {
         let (settled, waiting) = oneshot::channel();
-        self.post(Post::Settle(settled));
+        self.post(Post::Settle { over, settled });
         // Dropped unanswered if the dispatcher is gone.
         let _ = self.runtime.block_on(waiting);
+        if let Some((open, served)) = self.serving.take() {
+            drop(open);
+            // Whoever asked for the end is told that it has come.
+            let _ = self
+                .runtime
+                .block_on(async { timeout(ANSWERS_PATIENCE, served).await });
+        }
     }
 }
 
-/// Takes in whoever connects.
-async fn serve(
-    service: InterceptedService<ClusterServer<Streams>, Expect>,
-    listener: TcpListener,
-    tls: Option<Tls>,
-) -> Result<(), tonic::transport::Error> {
-    let served = Server::builder().add_service(service);
-    #[cfg(feature = "tls")]
-    if let Some(tls) = tls {
-        let incoming = incoming::encrypted(listener, tls);
-        return served.serve_with_incoming(incoming).await;
+/// What a JobManager answers.
+struct Services {
+    cluster: InterceptedService<ClusterServer<Streams>, Expect>,
+    control: InterceptedService<ControlServer<ControlService>, Expect>,
+}
+
+impl Services {
+    /// Takes in whoever connects, until `closed` resolves.
+    async fn serve(
+        self,
+        listener: TcpListener,
+        tls: Option<Tls>,
+        closed: oneshot::Receiver<()>,
+    ) -> Result<(), tonic::transport::Error> {
+        let served = Server::builder()
+            .add_service(self.cluster)
+            .add_service(self.control);
+        let closed = async {
+            let _ = closed.await;
+        };
+        #[cfg(feature = "tls")]
+        if let Some(tls) = tls {
+            let incoming = incoming::encrypted(listener, tls);
+            return served.serve_with_incoming_shutdown(incoming, closed).await;
+        }
+        #[cfg(not(feature = "tls"))]
+        let _: Option<Tls> = tls;
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        served.serve_with_incoming_shutdown(incoming, closed).await
     }
-    #[cfg(not(feature = "tls"))]
-    let _: Option<Tls> = tls;
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    served.serve_with_incoming(incoming).await
 }
 
 /// Without this, the job would wait for ever for what nobody does any more. Whoever started the
