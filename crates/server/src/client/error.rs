@@ -99,6 +99,9 @@ pub(super) fn aborted(answer: Answer) -> Result<(), RequestError> {
 pub(super) fn rescaled(answer: Answer) -> Result<Rescaled, RequestError> {
     match answer {
         Answer::Rescaled(rescaled) => Ok(rescaled),
+        Answer::Refused(TriggerRefusal::Ended) => {
+            Err(RequestError::NotRescaled(RescaleRefusal::Ended))
+        }
         other => Err(failed(other)),
     }
 }
