@@ -346,6 +346,8 @@ pub enum RescaleReason {
     Requested,
     /// The number of slots has changed.
     Slots,
+    /// No attempt ran at another parallelism.
+    DidNotRun,
 }
 
 impl fmt::Display for RescaleReason {
@@ -353,6 +355,7 @@ impl fmt::Display for RescaleReason {
         f.write_str(match self {
             Self::Requested => "on request",
             Self::Slots => "for the slots that there are",
+            Self::DidNotRun => "since no attempt ran",
         })
     }
 }
@@ -389,6 +392,9 @@ pub enum RescaleRefusal {
         /// Why, with all its own causes, for people.
         cause: String,
     },
+    /// The job goes back to where it was.
+    #[error("the attempt failed before all its subtasks ran; the job goes back")]
+    DidNotRun,
     /// There is no checkpoint to go on from.
     #[error("there was no checkpoint to go on from: {cause}")]
     NoCheckpoint {

@@ -34,6 +34,8 @@ pub(crate) enum Phase {
         threads: Threads,
         /// The stop that the job ends with, if it is one.
         stop: Option<Stop>,
+        /// The end that somebody wants if it can't be written.
+        otherwise: Option<JobEnd>,
     },
     /// An attempt is being stopped.
     Stopping { attempt: AttemptNumber, next: Next },

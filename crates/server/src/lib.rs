@@ -34,5 +34,5 @@ pub use options::{CheckpointLocation, InjectedFailures, JobOptions, RestoreOptio
 pub use progress::{Observer, Progress};
 pub use report::{JobOutcome, JobReport};
 pub use start::{start, start_on_cluster};
-pub use termination::{OnSigterm, Terminated, end_on_signals};
+pub use termination::{EndsOnSignals, OnSigterm, end_on_signals};
 pub use waiting::{WaitingFor, WaitingSubtask, WaitsBecause};

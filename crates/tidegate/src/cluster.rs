@@ -481,6 +481,7 @@ fn be_local_cluster<A: Parser>(mut arguments: Vec<OsString>) -> ! {
         taskmanagers: own.taskmanagers.get(),
         slots: own.slots.get(),
         listen: own.listen.unwrap_or_else(|| "127.0.0.1:0".to_owned()),
+        insecure: own.insecure,
         local_recovery: own.local_recovery.settings(true),
         jobmanager: arguments.split_off(1),
         secret: std::env::var(SECRET)

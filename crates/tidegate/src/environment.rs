@@ -9,7 +9,7 @@ use tidegate_runtime::{JobPlan, StatePlacement};
 use tidegate_server::cluster::{Variable, attend};
 use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobReport, Observer, OnSigterm, RunError,
-    Terminated, end_on_signals, start_on_cluster,
+    end_on_signals, start_on_cluster,
 };
 use tidegate_types::AlignmentMode;
 use tracing::warn;
@@ -127,10 +127,10 @@ impl Environment {
             None => Box::new(LogFailures),
         };
         let started = self.launch(job_name, observer);
-        let mut terminated = Terminated::default();
+        let mut ends = None;
         let outcome = started.and_then(|job| {
             if let Some(how) = on_sigterm {
-                terminated = end_on_signals(job.clone(), how).map_err(RunError::Threads)?;
+                ends = Some(end_on_signals(job.clone(), how).map_err(RunError::Threads)?);
             }
             Ok(job.wait()?)
         });
@@ -138,10 +138,10 @@ impl Environment {
             line.finish(outcome.as_ref().ok());
         }
         if let Err(Error::Run(suspended @ RunError::Suspended { .. })) = &outcome
-            && terminated.is_told()
+            && let Some(ends) = ends.filter(|ends| ends.is_told())
         {
             warn!("{suspended}");
-            terminated.exit();
+            ends.exit();
         }
         outcome
     }

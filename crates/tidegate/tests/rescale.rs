@@ -53,8 +53,15 @@ fn what_can_not_be_is_refused_and_changes_nothing() {
     };
     assert_eq!(refused(0), "a parallelism is at least `1`");
     let error = refused(129);
-    assert!(error.contains("`129` is not between 1 and the max parallelism"), "{error}");
-    assert_eq!(job.rescale(2).unwrap().checkpoint, None, "it has that already");
+    assert!(
+        error.contains("`129` is not between 1 and the max parallelism"),
+        "{error}"
+    );
+    assert_eq!(
+        job.rescale(2).unwrap().checkpoint,
+        None,
+        "it has that already"
+    );
     assert!(job.is_running());
     job.suspend();
     assert!(matches!(job.wait(), Err(RunError::Suspended { .. })));

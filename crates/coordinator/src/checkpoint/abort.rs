@@ -79,8 +79,12 @@ impl CheckpointCoordinator {
         if reason.counts() && !kind.is_savepoint() {
             self.count_failure(id, reason.to_string());
         }
-        if reason != AbortReason::AttemptEnded && !kind.is_savepoint() {
-            self.signals.push(Signal::Aborted {
+        let for_good = !matches!(
+            reason,
+            AbortReason::AttemptEnded | AbortReason::Subsumed { .. }
+        );
+        if self.own.take_if(|own| *own == id).is_some() && for_good {
+            self.signals.push(Signal::OwnAborted {
                 checkpoint: id,
                 reason: reason.to_string(),
             });

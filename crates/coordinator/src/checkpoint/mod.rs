@@ -61,8 +61,9 @@ pub(crate) enum Signal {
     Completed(CheckpointId),
     /// The savepoint of a stop is durable.
     Stopped(Stop),
-    /// A checkpoint came to nothing, and not because its attempt did.
-    Aborted {
+    /// The checkpoint that the job itself asked for came to nothing, and not because its attempt
+    /// did, or because a newer one has completed.
+    OwnAborted {
         checkpoint: CheckpointId,
         reason: String,
     },
@@ -124,6 +125,8 @@ pub(crate) struct CheckpointCoordinator {
     ids: Ids,
     schedule: Schedule,
     queue: RequestQueue,
+    /// What the job itself has asked for, if it is under way.
+    own: Option<CheckpointId>,
     failures: Failures,
     pending: BTreeMap<CheckpointId, PendingCheckpoint>,
     /// Folders of savepoints that are being made, whether anybody still waits for them or not.
@@ -166,6 +169,7 @@ impl CheckpointCoordinator {
             statistics: Statistics::new(settings.history as usize),
             settings,
             queue: RequestQueue::default(),
+            own: None,
             pending: BTreeMap::new(),
             preparing: BTreeMap::new(),
             finalising: None,

@@ -91,11 +91,9 @@ impl RequestQueue {
         queued.filter_map(|queued| queued.request)
     }
 
-    /// Whether a checkpoint for the job itself waits.
-    pub(crate) fn has_own(&self) -> bool {
-        self.checkpoints
-            .iter()
-            .any(|queued| queued.request.is_none())
+    /// Whether a savepoint waits.
+    pub(crate) fn has_savepoints(&self) -> bool {
+        !self.savepoints.is_empty()
     }
 
     /// Takes out what the job itself has asked for.

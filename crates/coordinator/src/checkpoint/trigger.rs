@@ -85,14 +85,16 @@ impl CheckpointCoordinator {
         Ok(())
     }
 
-    /// Whether it has not been triggered yet.
-    pub(crate) fn own_is_queued(&self) -> bool {
-        self.queue.has_own()
-    }
-
     /// Nobody needs it any more.
     pub(crate) fn withdraw_own(&mut self) {
         self.queue.withdraw_own();
+        self.own = None;
+    }
+
+    /// Whether a savepoint waits or is under way.
+    pub(crate) fn has_savepoints(&self) -> bool {
+        let under_way = || self.kinds_under_way().any(SnapshotKind::is_savepoint);
+        self.queue.has_savepoints() || under_way()
     }
 
     fn checkpoint(
@@ -207,7 +209,12 @@ impl CheckpointCoordinator {
         };
         let deadline = now.after(self.settings.timeout);
         let mut pending = PendingCheckpoint::new(barrier, attempt, now, deadline, &self.subtasks);
-        pending.request = queued.and_then(|queued| queued.request);
+        if let Some(queued) = queued {
+            pending.request = queued.request;
+            if queued.request.is_none() {
+                self.own = Some(id);
+            }
+        }
         pending
     }
 
@@ -301,7 +308,7 @@ impl CheckpointCoordinator {
                     counts = !queued.kind.is_savepoint();
                     match queued.request {
                         Some(request) => refuse(request, TriggerRefusal::NoId { cause }, actions),
-                        None => self.signals.push(Signal::Aborted {
+                        None => self.signals.push(Signal::OwnAborted {
                             checkpoint: self.ids.last().next(),
                             reason: cause,
                         }),

@@ -281,6 +281,9 @@ impl Fleet {
         {
             process.heard = process.heard.after(gap);
         }
+        for (_, since) in self.contenders.values_mut() {
+            *since = since.after(gap);
+        }
     }
 
     fn lose_manager(&mut self, id: ManagerId, cause: &str, actions: &mut Vec<FleetAction>) {

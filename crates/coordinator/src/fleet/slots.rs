@@ -56,8 +56,9 @@ fn seats(processes: u32, threads: u32, free: &[Free]) -> Vec<ManagerId> {
         .filter(|f| f.slots >= threads)
         .collect();
     fitting.sort_by_key(|free| {
-        let last_choice = free.estranged || free.is_unlucky;
-        (last_choice, free.index_before.is_none(), free.manager)
+        let last_choice = free.estranged.is_some() || free.is_unlucky;
+        let newcomer = free.index_before.is_none();
+        (last_choice, free.estranged, newcomer, free.manager)
     });
     fitting.truncate(processes as usize);
     let mut seats: Vec<Option<ManagerId>> = vec![None; processes as usize];
@@ -104,6 +105,14 @@ mod tests {
 
     fn chosen(workers: u32, slots: &[u32]) -> Option<(usize, u32)> {
         layout(workers, &free(slots)).map(|layout| (layout.managers.len(), layout.threads))
+    }
+
+    #[test]
+    fn of_those_that_could_not_reach_others_the_latest_comes_last() {
+        let mut four = free(&[1, 1, 1, 1]);
+        (four[0].estranged, four[1].estranged) = (Some(Millis(7)), Some(Millis(5)));
+        let layout = layout(3, &four).unwrap();
+        assert_eq!(layout.managers, [2, 3, 1].map(ManagerId));
     }
 
     #[test]

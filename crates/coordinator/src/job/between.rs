@@ -53,7 +53,7 @@ impl Job {
         }
         self.checkpoints.end_attempt(actions);
         if let Next::Restart { .. } = next {
-            self.note_restart();
+            self.note_restart(actions);
         }
         match threads {
             Threads::Running => self.phase = Phase::Stopping { attempt, next },
@@ -242,8 +242,12 @@ impl Job {
                     *next = cancelled;
                 }
             }
-            // A job that has done everything is finished rather than cancelled.
-            Phase::MarkingFinished { .. } | Phase::Cancelling { .. } | Phase::Ended => {}
+            // A job that has done everything is finished rather than cancelled, if that can be
+            // noted.
+            Phase::MarkingFinished { otherwise, .. } => {
+                otherwise.get_or_insert_with(|| end.clone());
+            }
+            Phase::Cancelling { .. } | Phase::Ended => {}
         }
     }
 

@@ -34,6 +34,7 @@ impl Job {
                     attempt: number,
                     threads: Threads::Running,
                     stop,
+                    otherwise: None,
                 };
                 actions.push(JobAction::MarkFinished { checkpoint });
             }
@@ -50,11 +51,15 @@ impl Job {
         actions: &mut Vec<JobAction>,
     ) {
         let Phase::MarkingFinished {
-            attempt, threads, ..
-        } = self.phase
+            attempt,
+            threads,
+            otherwise,
+            ..
+        } = &mut self.phase
         else {
             return;
         };
+        let (attempt, threads, otherwise) = (*attempt, *threads, otherwise.take());
         match outcome {
             WriteOutcome::Done => {
                 let end = match self.take_stop() {
@@ -65,6 +70,10 @@ impl Job {
             }
             // If the marker is there after all, the next attempt ends the same way.
             WriteOutcome::NotDone { cause } | WriteOutcome::Unknown { cause } => {
+                if let Some(end) = otherwise {
+                    self.answer_not_stopped("the job was told to end", actions);
+                    return self.stop_attempt(attempt, threads, Next::End(end), actions);
+                }
                 let step = StorageStep::MarkFinished;
                 let reason = FailureReason::Storage { step, cause };
                 self.stop_after_failure(attempt, threads, reason, actions);

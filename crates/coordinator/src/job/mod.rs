@@ -475,8 +475,8 @@ impl Job {
                     attempt.end.on_stopped(stop);
                     self.checkpoints.wind_down(actions);
                 }
-                Signal::Aborted { checkpoint, reason } => {
-                    self.on_checkpoint_aborted(checkpoint, &reason, actions);
+                Signal::OwnAborted { checkpoint, reason } => {
+                    self.on_own_aborted(checkpoint, &reason, actions);
                 }
                 Signal::Fail(reason) => self.on_attempt_failed(number, reason, actions),
             }

@@ -36,6 +36,8 @@ pub(super) struct Elastic {
     rescaling: Option<Rescaling>,
     /// What failed is not tried again by itself before this moment.
     quiet_until: Millis,
+    /// The next attempt is as large as those before one that didn't run.
+    goes_back: bool,
 }
 
 /// The slots that attempts may use.
@@ -52,7 +54,9 @@ struct Rescaling {
     /// `None` if the job does it by itself.
     request: Option<RequestId>,
     reason: RescaleReason,
+    /// The largest parallelism before.
     from: u32,
+    before: Scale,
     to: Scale,
     stage: Stage,
 }
@@ -77,6 +81,7 @@ impl Elastic {
             slots: None,
             rescaling: None,
             quiet_until: Millis::default(),
+            goes_back: false,
         }
     }
 
@@ -137,6 +142,7 @@ impl Job {
         let from = self.graph.parallelism_max();
         if self.graph_at(to) == *self.graph {
             self.elastic.scale = to;
+            self.count_usable_slots();
             let rescaled = Rescaled {
                 from,
                 to: from,
@@ -156,10 +162,8 @@ impl Job {
             return Some(RescaleRefusal::AlreadyRescaling);
         }
         let graph = self.graph_at(to);
-        let needed = graph.parallelism_max();
-        if let Some(slots) = self.elastic.slots.filter(|slots| slots.count < needed) {
-            let slots = slots.count;
-            return Some(RescaleRefusal::TooFewSlots { needed, slots });
+        if let Some(refusal) = self.too_few_slots(graph.parallelism_max()) {
+            return Some(refusal);
         }
         let unfit = |cause: &dyn std::error::Error| RescaleRefusal::Unfit {
             cause: tidegate_types::ErrorChain(cause).to_string(),
@@ -170,6 +174,12 @@ impl Job {
         let latest = self.checkpoints.latest();
         let planned = plan_restore(&graph, latest, self.allow_non_restored_state);
         planned.err().map(|cause| unfit(&cause))
+    }
+
+    /// The job would stand still until there are more.
+    fn too_few_slots(&self, needed: u32) -> Option<RescaleRefusal> {
+        let slots = self.elastic.slots?.count;
+        (slots < needed).then_some(RescaleRefusal::TooFewSlots { needed, slots })
     }
 
     fn graph_at(&self, scale: Scale) -> JobGraph {
@@ -190,6 +200,7 @@ impl Job {
             request,
             reason,
             from,
+            before: self.elastic.scale,
             to,
             stage: Stage::Checkpointing { above, deadline },
         });
@@ -218,6 +229,13 @@ impl Job {
         if self.checkpoints.stops() {
             return self.not_rescaled(RescaleRefusal::Stopping, actions);
         }
+        if let Some(refusal) = self.too_few_slots(self.graph_at(rescaling.to).parallelism_max()) {
+            return self.not_rescaled(refusal, actions);
+        }
+        // Nobody has asked for a rescale, but somebody for that.
+        if rescaling.reason == RescaleReason::Slots && self.checkpoints.has_savepoints() {
+            return;
+        }
         let number = attempt.number;
         let next = Next::Restart {
             at: self.now.monotonic,
@@ -225,30 +243,40 @@ impl Job {
         self.stop_attempt(number, Threads::Running, next, actions);
     }
 
-    /// A checkpoint has come to nothing.
-    pub(super) fn on_checkpoint_aborted(
+    /// The checkpoint that was taken for a rescale has come to nothing.
+    pub(super) fn on_own_aborted(
         &mut self,
         checkpoint: CheckpointId,
         reason: &str,
         actions: &mut Vec<JobAction>,
     ) {
-        let stage = self.elastic.rescaling.as_ref().map(|r| r.stage);
-        // Another one, while ours waits for its turn.
-        if self.checkpoints.own_is_queued() {
-            return;
-        }
-        if matches!(stage, Some(Stage::Checkpointing { above, .. }) if checkpoint > above) {
+        if self.elastic.is_checkpointing() {
             let cause = format!("`{checkpoint}` failed: {reason}");
             self.not_rescaled(RescaleRefusal::NoCheckpoint { cause }, actions);
         }
     }
 
-    /// The attempt stops and another follows: what was to be rescaled is when that one runs.
-    pub(super) fn note_restart(&mut self) {
-        if self.elastic.is_checkpointing()
-            && let Some(rescaling) = &mut self.elastic.rescaling
-        {
-            let since = self.now.monotonic;
+    /// The attempt stops and another follows, which has the new scale; unless there is no room for
+    /// it any more, or this attempt had it and never ran: then the job goes back.
+    pub(super) fn note_restart(&mut self, actions: &mut Vec<JobAction>) {
+        let Some(rescaling) = &self.elastic.rescaling else {
+            return;
+        };
+        let (before, needed) = (
+            rescaling.before,
+            self.graph_at(rescaling.to).parallelism_max(),
+        );
+        if let Some(refusal) = self.too_few_slots(needed) {
+            return self.not_rescaled(refusal, actions);
+        }
+        if !self.elastic.is_checkpointing() {
+            self.not_rescaled(RescaleRefusal::DidNotRun, actions);
+            self.elastic.scale = before;
+            self.elastic.goes_back = true;
+            return;
+        }
+        let since = self.now.monotonic;
+        if let Some(rescaling) = &mut self.elastic.rescaling {
             rescaling.stage = Stage::Restarting { since };
         }
     }
@@ -289,12 +317,14 @@ impl Job {
 
     fn set_scale(&mut self, scale: Scale, actions: &mut Vec<JobAction>) {
         self.elastic.scale = scale;
+        let goes_back = std::mem::take(&mut self.elastic.goes_back);
         let graph = self.graph_at(scale);
         if graph == *self.graph {
-            return;
+            return self.count_usable_slots();
         }
         let reason = match &self.elastic.rescaling {
             Some(rescaling) => rescaling.reason,
+            None if goes_back => RescaleReason::DidNotRun,
             None => RescaleReason::Slots,
         };
         actions.push(JobAction::Note(JobNote::Rescaling {
@@ -390,11 +420,11 @@ impl Job {
         let Some((scale, _)) = better.filter(|(_, due)| *due <= now) else {
             return;
         };
+        let number = attempt.number;
         match attempt.runs() {
-            true if self.checkpoints.is_winding_down() => {}
+            true if self.checkpoints.is_winding_down() || self.checkpoints.has_savepoints() => {}
             true => self.begin_rescale(None, RescaleReason::Slots, scale, actions),
             false => {
-                let number = attempt.number;
                 let next = Next::Restart { at: now };
                 self.stop_attempt(number, Threads::Running, next, actions);
             }

@@ -129,9 +129,14 @@ impl Shared {
         self.moved.notify_all();
     }
 
+    /// Answers whoever waits, and whoever asks from now on, that the job has ended.
+    pub(crate) fn close_requests(&self) {
+        lock(&self.requests).close();
+    }
+
     /// Tells everybody that the job is over. The first to say how is believed.
     pub(crate) fn end(&self, how: Ended) {
-        lock(&self.requests).close();
+        self.close_requests();
         let mut stage = lock(&self.stage);
         stage.running = false;
         stage.ended.get_or_insert(how);

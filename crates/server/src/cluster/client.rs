@@ -25,20 +25,27 @@ pub(super) async fn reach(
     cluster: &ClusterSettings,
     patience: Duration,
 ) -> Result<Client, Farewell> {
-    let channel = channel(address, cluster, patience).await?;
+    let channel = channel(address, cluster, patience, None).await?;
     let client = ClusterClient::with_interceptor(channel, Present::new(&cluster.secret));
     Ok(client.max_decoding_message_size(MESSAGE_BYTES_MAX))
 }
 
-/// As [`reach`], for whatever is to be said.
+/// As [`reach`], for whatever is to be said. With `keep_alive`, whoever is silent for longer than
+/// that is taken for gone; the processes of a cluster have heartbeats of their own.
 pub(super) async fn channel(
     address: &str,
     cluster: &ClusterSettings,
     patience: Duration,
+    keep_alive: Option<Duration>,
 ) -> Result<Channel, Farewell> {
     let gone = |error| Farewell::Gone(ErrorChain(&error).to_string());
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(gone)?;
-    let endpoint = endpoint.tcp_nodelay(true).connect_timeout(patience);
+    let mut endpoint = endpoint.tcp_nodelay(true).connect_timeout(patience);
+    if let Some(interval) = keep_alive {
+        endpoint = endpoint
+            .http2_keep_alive_interval(interval)
+            .keep_alive_timeout(interval);
+    }
     #[cfg(feature = "tls")]
     if let Some(tls) = &cluster.tls {
         return encrypted(address, tls, &endpoint, patience).await;

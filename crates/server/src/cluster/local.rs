@@ -22,6 +22,7 @@ use super::taskmanager::TaskManagerError;
 use crate::hex;
 use crate::local_recovery::LocalRecovery;
 use crate::start::LOST_THE_LEAD;
+use crate::termination::SAME_SIGNAL;
 use crate::tls::TlsFiles;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
@@ -46,6 +47,8 @@ pub struct LocalCluster {
     pub local_recovery: Option<LocalRecovery>,
     /// Where its JobManager listens: `host:port`, on this machine.
     pub listen: String,
+    /// Whether others may reach it although nothing is encrypted.
+    pub insecure: bool,
     /// The job's arguments, and how the JobManager is started besides.
     pub jobmanager: Vec<OsString>,
     /// The cluster's secret; by default a new one.
@@ -110,7 +113,7 @@ impl Parent {
     async fn run(self) -> std::io::Result<ExitStatus> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut told_to_end = false;
+        let mut told_to_end: Option<Instant> = None;
         let mut jobmanager = self.start_jobmanager()?;
         let mut taskmanagers = Vec::new();
         for number in 1..=self.cluster.taskmanagers {
@@ -122,7 +125,7 @@ impl Parent {
             tokio::select! {
                 status = jobmanager.running.wait() => {
                     let status = status?;
-                    if told_to_end {
+                    if told_to_end.is_some() {
                         return Ok(status);
                     }
                     if !has_crashed(status) {
@@ -153,12 +156,14 @@ impl Parent {
                     }
                 }
                 signal = either(&mut terminate, &mut interrupt) => {
+                    let told = told_to_end.get_or_insert_with(|| {
+                        jobmanager.tell_to_end();
+                        Instant::now()
+                    });
                     // Members are killed as they are dropped.
-                    if told_to_end {
+                    if told.elapsed() >= SAME_SIGNAL {
                         return Ok(ExitStatus::from_raw(signal));
                     }
-                    told_to_end = true;
-                    jobmanager.tell_to_end();
                 }
             }
         }
@@ -198,6 +203,9 @@ impl Parent {
             // Ctrl-C is for this process, which tells the JobManager.
             .process_group(0)
             .kill_on_drop(true);
+        if self.cluster.insecure {
+            command.env("TIDEGATE_INSECURE", "true");
+        }
         if let Some(files) = &self.cluster.tls {
             command.envs(files.variables());
         }

@@ -123,6 +123,8 @@ impl Driver {
             self.explain_expired(&actions);
             for action in actions.drain(..) {
                 if let Some(end) = self.perform(action) {
+                    // Ordering: whoever asks for something now is told before the listener closes.
+                    self.shared.close_requests();
                     self.settle(end != JobEnd::Suspended);
                     return (end, self.records());
                 }

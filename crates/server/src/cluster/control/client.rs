@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -56,10 +57,12 @@ fn lines(tried: &[(String, String)]) -> String {
     tried.iter().map(line).collect()
 }
 
+type Asked = Calls<InterceptedService<Channel, Present>>;
+
 /// Asks one job. Blocks until it is answered.
 pub struct ControlClient {
     runtime: Runtime,
-    calls: Calls<InterceptedService<Channel, Present>>,
+    calls: Asked,
 }
 
 impl ControlClient {
@@ -79,13 +82,8 @@ impl ControlClient {
                 tried.push((address.clone(), error.to_string()));
                 continue;
             }
-            let found = runtime.block_on(channel(address, cluster, PATIENCE));
-            match found {
-                Ok(channel) => {
-                    let present = Present::new(&cluster.secret);
-                    let calls = Calls::with_interceptor(channel, present);
-                    return Ok(ControlClient { runtime, calls });
-                }
+            match runtime.block_on(find(address, cluster)) {
+                Ok(calls) => return Ok(ControlClient { runtime, calls }),
                 Err(Farewell::Gone(cause)) => tried.push((address.clone(), cause)),
                 Err(Farewell::Refused(cause)) => {
                     let address = address.clone();
@@ -157,14 +155,22 @@ impl ControlClient {
     }
 }
 
+/// Finds a JobManager that answers: one that stands still can be connected with all the same.
+async fn find(address: &str, cluster: &ClusterSettings) -> Result<Asked, Farewell> {
+    let channel = channel(address, cluster, PATIENCE, Some(PATIENCE)).await?;
+    let mut calls = Calls::with_interceptor(channel, Present::new(&cluster.secret));
+    let late = |_| Farewell::Gone(format!("it has not answered within {PATIENCE:?}"));
+    let answered = timeout(PATIENCE, calls.describe(DescribeRequest {})).await;
+    answered.map_err(late)?.map_err(Farewell::from)?;
+    Ok(calls)
+}
+
 fn answer<T>(answered: Result<Response<T>, Status>) -> Result<T, ControlError> {
     answered.map(Response::into_inner).map_err(|status| {
-        let text = status.message().to_owned();
-        match status.code() {
-            tonic::Code::FailedPrecondition | tonic::Code::Unauthenticated => {
-                ControlError::Failed(text)
-            }
-            code => ControlError::Lost(format!("{code}: {text}")),
+        let is_lost = matches!(Farewell::from(status.clone()), Farewell::Gone(_));
+        match is_lost {
+            true => ControlError::Lost(format!("{}: {}", status.code(), status.message())),
+            false => ControlError::Failed(status.message().to_owned()),
         }
     })
 }
