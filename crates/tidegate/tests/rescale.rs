@@ -1,4 +1,4 @@
-//! A job in one process gets another parallelism while it runs: the result is what it is undisturbed.
+//! A job in one process gets another parallelism while it runs; the result is as if undisturbed.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
