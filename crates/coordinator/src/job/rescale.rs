@@ -45,6 +45,8 @@ pub(super) struct Elastic {
 struct Slots {
     count: u32,
     since: Millis,
+    /// The fewest since the attempt was begun.
+    fewest: u32,
     /// How many of them the job would use.
     usable: u32,
 }
@@ -94,29 +96,48 @@ impl Elastic {
         matches!(stage, Some(Stage::Checkpointing { .. }))
     }
 
+    /// The scale for so many slots, if the job may run with them.
+    fn with_slots(&self, slots: u32) -> Option<Scale> {
+        let scale = Scale {
+            at_most: Some(slots),
+            ..self.scale
+        };
+        (slots >= self.settings.parallelism_min?).then_some(scale)
+    }
+
     /// The scale that the number of slots suggests, and from when on it may be believed. `None` if
     /// slots are no matter.
     fn suggested(&self) -> Option<(Scale, Millis)> {
-        let (min, slots) = (self.settings.parallelism_min?, self.slots?);
-        let scale = Scale {
-            at_most: Some(slots.count),
-            ..self.scale
-        };
+        let slots = self.slots?;
         let believed = slots.since.after(self.settings.stabilization_timeout);
-        (slots.count >= min).then_some((scale, believed))
+        Some((self.with_slots(slots.count)?, believed))
     }
 
-    /// The scale that a running attempt should rather have, and from when on.
+    /// The scale that an attempt should rather have, and from when on.
     fn better(&self, attempt: &Attempt, workers: u32) -> Option<(Scale, Millis)> {
-        let (scale, believed) = self.suggested()?;
-        let usable = self.slots?.usable;
-        let better = match attempt.runs() {
-            // It waits for slots that may never be there.
-            false => usable < workers,
-            true => usable > workers && self.rescaling.is_none(),
-        };
+        let slots = self.slots?;
         let waited = attempt.since.after(self.settings.stabilization_timeout);
-        better.then(|| (scale, believed.max(waited).max(self.quiet_until)))
+        if attempt.runs() {
+            let (scale, believed) = self.suggested()?;
+            let grows = slots.usable > workers && self.rescaling.is_none();
+            return grows.then(|| (scale, believed.max(waited).max(self.quiet_until)));
+        }
+        if slots.count >= workers {
+            return None;
+        }
+        // It waits for slots that may never be there. Some that come and go are as good as none.
+        let (scale, believed) = match self.with_slots(slots.fewest) {
+            Some(scale) => (scale, waited),
+            None => self.suggested()?,
+        };
+        Some((scale, believed.max(waited)))
+    }
+
+    /// An attempt is begun.
+    fn count_from_here(&mut self) {
+        if let Some(slots) = &mut self.slots {
+            slots.fewest = slots.count;
+        }
     }
 }
 
@@ -287,6 +308,7 @@ impl Job {
         actions: &mut Vec<JobAction>,
     ) -> Result<RestorePlan, RestoreError> {
         let before = self.elastic.scale;
+        self.elastic.count_from_here();
         self.set_scale(self.next_scale(), actions);
         let planned = self.plan_restore();
         let Err(cause) = planned else { return planned };
@@ -375,14 +397,17 @@ impl Job {
 
     /// So many workers find room.
     pub(super) fn on_slots(&mut self, count: u32) {
-        if self.elastic.slots.is_none_or(|slots| slots.count != count) {
-            self.elastic.slots = Some(Slots {
-                count,
-                since: self.now.monotonic,
-                usable: 0,
-            });
-            self.count_usable_slots();
+        let before = self.elastic.slots;
+        if before.is_some_and(|slots| slots.count == count) {
+            return;
         }
+        self.elastic.slots = Some(Slots {
+            count,
+            since: self.now.monotonic,
+            fewest: before.map_or(count, |slots| slots.fewest.min(count)),
+            usable: 0,
+        });
+        self.count_usable_slots();
     }
 
     fn count_usable_slots(&mut self) {
@@ -425,6 +450,7 @@ impl Job {
             true if self.checkpoints.is_winding_down() || self.checkpoints.has_savepoints() => {}
             true => self.begin_rescale(None, RescaleReason::Slots, scale, actions),
             false => {
+                self.elastic.scale = scale;
                 let next = Next::Restart { at: now };
                 self.stop_attempt(number, Threads::Running, next, actions);
             }

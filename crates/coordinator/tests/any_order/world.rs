@@ -446,6 +446,8 @@ impl World {
             JobAction::RecoverCompleted => {
                 let completed = match outcome {
                     WriteOutcome::Done => {
+                        // What isn't listed now never will be: that is what reading promises.
+                        self.late.clear();
                         self.listed = self.store.keys().copied().collect();
                         Ok(self.store.values().cloned().collect())
                     }
