@@ -51,7 +51,7 @@ impl<'a> Cluster<'a> {
         let own = [
             ["--listen", &self.addresses[index]],
             ["--ha", &self.store],
-            ["--ha-lease", "600ms"],
+            ["--ha-lease", "1s"],
             ["--heartbeat-timeout", "600ms"],
             ["--checkpoint-interval", "30ms"],
             ["--restart", "fixed-delay:1000,1ms"],
@@ -91,11 +91,13 @@ impl<'a> Cluster<'a> {
         self.jobmanagers[index] = fresh;
     }
 
-    /// Waits until checkpoints complete.
+    /// Waits until a checkpoint completes: its folder has what it consists of.
     fn wait_until_it_works(&mut self, jobmanager: usize) {
+        let leader = &self.jobmanagers[jobmanager];
+        let before = self.place.checkpoint_folders().last().copied();
         wait_until("a leader's attempt works", || {
-            let completes = self.jobmanagers[jobmanager].stderr().contains("registered");
-            completes && self.place.checkpoint_folders().len() > 1
+            let newest = self.place.checkpoint_folders().last().copied();
+            leader.stderr().contains("all subtasks run") && newest > before
         });
         std::thread::sleep(Duration::from_millis(300));
     }
