@@ -252,15 +252,8 @@ impl LocalRecoveryArgs {
 /// What a TaskManager is told.
 #[derive(Clone, Debug, clap::Args)]
 struct TaskManagerArgs {
-    /// Where JobManagers may be; the one that leads is found by trying
-    #[arg(
-        long,
-        env = "TIDEGATE_JOBMANAGER",
-        value_name = "HOST:PORT",
-        value_delimiter = ','
-    )]
-    #[arg(default_value = "127.0.0.1:6123", hide_env_values = true)]
-    jobmanager: Vec<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
 
     /// How many worker threads it has room for [default: processors of this machine]
     #[arg(
@@ -293,18 +286,9 @@ struct TaskManagerArgs {
 
     #[command(flatten)]
     local_recovery: LocalRecoveryArgs,
-
-    /// Allows addresses of other machines without certificates, when nothing is encrypted
-    #[arg(long, env = "TIDEGATE_INSECURE", hide_env_values = true)]
-    #[arg(num_args = 0..=1, require_equals = true, default_value = "false")]
-    #[arg(default_missing_value = "true")]
-    insecure: bool,
-
-    #[command(flatten)]
-    tls: TlsArgs,
 }
 
-/// How a job on a cluster is reached.
+/// How a JobManager is reached.
 #[derive(Clone, Debug, clap::Args)]
 struct ConnectArgs {
     /// Where JobManagers may be; the one that leads is found by trying
@@ -451,15 +435,16 @@ fn be_task_manager(arguments: &[OsString]) -> ! {
     );
     let matches = command.get_matches_from(arguments);
     let args = TaskManagerArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let (jobmanagers, cluster) = args.connect.resolve();
     let processors = || std::thread::available_parallelism().map_or(1, |p| p.get() as u32);
     let options = TaskManagerOptions {
         local_recovery: args.local_recovery.settings(args.name.is_some()),
-        jobmanagers: args.jobmanager,
+        jobmanagers,
         name: args.name.unwrap_or_else(default_name),
         slots: args.slots.map_or_else(processors, NonZeroU32::get),
         host: args.host,
         registration_timeout: args.registration_timeout,
-        cluster: cluster_settings(args.insecure, args.tls),
+        cluster,
     };
     match run_task_manager(options) {
         Ok(()) => exit(0),

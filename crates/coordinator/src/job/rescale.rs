@@ -16,6 +16,7 @@ use tidegate_types::graph::JobGraph;
 use tidegate_types::{CheckpointId, Millis, RestorePlan, Scale, Scaling};
 
 use crate::action::{JobAction, JobNote};
+use crate::checkpoint::answer;
 use crate::failure::{RescaleReason, RescaleRefusal};
 use crate::lifecycle::{Attempt, Next, Phase, Threads};
 use crate::request::{Answer, RequestId, Rescaled};
@@ -92,8 +93,15 @@ impl Elastic {
     }
 
     fn is_checkpointing(&self) -> bool {
-        let stage = self.rescaling.as_ref().map(|rescaling| rescaling.stage);
-        matches!(stage, Some(Stage::Checkpointing { .. }))
+        self.checkpoint_deadline().is_some()
+    }
+
+    /// Until when the checkpoint must have completed that a rescale waits for.
+    fn checkpoint_deadline(&self) -> Option<Millis> {
+        match self.rescaling.as_ref()?.stage {
+            Stage::Checkpointing { deadline, .. } => Some(deadline),
+            Stage::Restarting { .. } => None,
+        }
     }
 
     /// The scale for so many slots, if the job may run with them.
@@ -428,13 +436,8 @@ impl Job {
     /// whose checkpoint doesn't come.
     pub(super) fn adapt(&mut self, actions: &mut Vec<JobAction>) {
         let now = self.now.monotonic;
-        if let Some(Stage::Checkpointing { deadline, .. }) = self
-            .elastic
-            .rescaling
-            .as_ref()
-            .map(|rescaling| rescaling.stage)
-            && deadline <= now
-        {
+        let deadline = self.elastic.checkpoint_deadline();
+        if deadline.is_some_and(|deadline| deadline <= now) {
             let cause = "none has completed within the checkpoint timeout".to_owned();
             self.not_rescaled(RescaleRefusal::NoCheckpoint { cause }, actions);
         }
@@ -462,25 +465,12 @@ impl Job {
         let Phase::Active(attempt) = &self.phase else {
             return None;
         };
-        let waits = match self
-            .elastic
-            .rescaling
-            .as_ref()
-            .map(|rescaling| rescaling.stage)
-        {
-            Some(Stage::Checkpointing { deadline, .. }) => Some(deadline),
-            _ => None,
-        };
+        let waits = self.elastic.checkpoint_deadline();
         let better = self.elastic.better(attempt, self.graph.parallelism_max());
         let due = better.map(|(_, due)| due);
         let in_future = |at: &Millis| *at > self.now.monotonic;
         waits.into_iter().chain(due).filter(in_future).min()
     }
-}
-
-fn answer(request: RequestId, answer: Answer, actions: &mut Vec<JobAction>) {
-    let answer = Box::new(answer);
-    actions.push(JobAction::Answer { request, answer });
 }
 
 fn refuse(request: RequestId, cause: RescaleRefusal, actions: &mut Vec<JobAction>) {
