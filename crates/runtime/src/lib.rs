@@ -53,7 +53,8 @@ pub use harness::{HarnessSetup, OperatorHarness};
 pub use keyed::{Count, KeyedMap};
 pub use logic::{Activity, Flow, Logic, Seal, Snapshot, SubtaskContext, WatermarkProgress};
 pub use metrics::{
-    AttemptMetrics, ChannelRun, HeldBack, HeldBackBy, MetricsExport, SnapshotPhase, SubtaskProgress,
+    AttemptMetrics, ChannelRun, HeldBack, HeldBackBy, MetricsExport, SnapshotPhase,
+    SubtaskProgress, Traffic, Volume,
 };
 pub use output::{
     Broadcast, ByKeyGroup, ByReference, ByValue, Collector, Forward, KeySelector, Rebalance, Route,

@@ -55,8 +55,8 @@ pub use tidegate_coordinator::{
 pub use tidegate_derive::{Record, StateKey};
 pub use tidegate_runtime::{
     Batch, BoxError, Collector, Either, Flow, Seal, SideCollector, SideOutputTypeError,
-    StatePlacement, Ticks, UnknownSideOutputError, WatermarkGenerator, WatermarkStrategy, sink,
-    source,
+    StatePlacement, Ticks, Traffic, UnknownSideOutputError, Volume, WatermarkGenerator,
+    WatermarkStrategy, sink, source,
 };
 pub use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobOutcome, JobReport, RequestError, RestoreOptions,

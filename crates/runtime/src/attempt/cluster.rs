@@ -1,7 +1,6 @@
 //! Which part of an attempt runs in this process, and what timely needs for that.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use timely::communication::allocator::ProcessBuilder;
 use timely::communication::allocator::zero_copy::initialize::{
@@ -10,9 +9,8 @@ use timely::communication::allocator::zero_copy::initialize::{
 use timely::communication::{AllocatorBuilder, Config, Hooks};
 
 use super::StartError;
-use super::connection::{Connection, Peers, Watched};
+use super::connection::{Connection, Watch, Watched};
 use super::quiet::silence_consequences;
-use crate::report::Reporter;
 
 /// Empty buffers that timely keeps for each peer and worker, a MiB each, so that memory that a
 /// burst took is given back.
@@ -118,7 +116,7 @@ pub(super) fn across(
     layout: Layout,
     connections: Vec<Option<Connection>>,
     serialize: bool,
-    (peers, reports): (&Arc<Peers>, &Reporter),
+    watch: &Watch,
 ) -> Result<Communication, String> {
     silence_consequences();
     let hooks = hooks();
@@ -129,7 +127,7 @@ pub(super) fn across(
     };
     let within = make(threads, hooks.refill.clone(), hooks.spill.clone());
     let watched = |(process, connection): (u32, Option<Connection>)| {
-        connection.map(|connection| Watched::new(connection, process, peers, reports))
+        connection.map(|connection| Watched::new(connection, process, watch))
     };
     let sockets = (0..).zip(connections).map(watched).collect();
     let process = layout.process as usize;

@@ -15,6 +15,8 @@ use timely::communication::allocator::zero_copy::stream::Stream;
 
 #[cfg(feature = "tls")]
 use super::encrypted::Encrypted;
+use super::frames::Frames;
+use crate::metrics::TrafficCounters;
 use crate::report::Reporter;
 
 /// A connection to another process of the attempt, on which both sides have proved who they are.
@@ -175,38 +177,42 @@ impl Peers {
     }
 }
 
+/// Who is told of what happens on connections.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) reports: Reporter,
+    pub(crate) traffic: Arc<TrafficCounters>,
+}
+
 /// A connection as timely uses it.
 pub(crate) struct Watched {
     connection: Connection,
     process: u32,
-    peers: Arc<Peers>,
-    reports: Reporter,
+    watch: Watch,
+    /// How far the messages are that have been written with this handle. One thread writes all.
+    written: Frames,
 }
 
 impl Watched {
-    pub(crate) fn new(
-        connection: Connection,
-        process: u32,
-        peers: &Arc<Peers>,
-        reports: &Reporter,
-    ) -> Watched {
+    pub(crate) fn new(connection: Connection, process: u32, watch: &Watch) -> Watched {
         Watched {
             connection,
             process,
-            peers: Arc::clone(peers),
-            reports: reports.clone(),
+            watch: watch.clone(),
+            written: Frames::default(),
         }
     }
 
     /// Reports the loss once, as this may be the end of several connections.
     fn lose(&self, cause: &dyn std::fmt::Display) {
-        if !self.peers.note(self.process) {
+        if !self.watch.peers.note(self.process) {
             return;
         }
         let address = self.connection.address;
         let address = address.map_or(String::new(), |address| format!(" at `{address}`"));
         let process = self.process;
-        self.reports.send(Report::Failed(SubtaskFailure {
+        self.watch.reports.send(Report::Failed(SubtaskFailure {
             subtask: None,
             origin: FailureOrigin::Peer { process },
             cause: format!("lost the connection to process `{process}`{address}: {cause}"),
@@ -242,6 +248,11 @@ impl Read for Watched {
 impl Write for Watched {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let outcome = (&self.connection).write(bytes);
+        if let Ok(written) = &outcome {
+            let traffic = &self.watch.traffic;
+            let sent = |channel, bytes| traffic.on_sent(channel, bytes);
+            self.written.pass(&bytes[..*written], sent);
+        }
         self.watch(outcome)
     }
 
@@ -253,12 +264,8 @@ impl Write for Watched {
 
 impl Stream for Watched {
     fn try_clone(&self) -> io::Result<Self> {
-        Ok(Watched {
-            connection: self.connection.try_clone()?,
-            process: self.process,
-            peers: Arc::clone(&self.peers),
-            reports: self.reports.clone(),
-        })
+        let connection = self.connection.try_clone()?;
+        Ok(Watched::new(connection, self.process, &self.watch))
     }
 
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {

@@ -12,6 +12,7 @@ mod cluster;
 mod connection;
 #[cfg(feature = "tls")]
 mod encrypted;
+mod frames;
 mod quiet;
 mod worker;
 
@@ -40,6 +41,7 @@ pub use cluster::ClusterPart;
 use cluster::{Layout, across, within};
 pub use connection::Connection;
 pub(crate) use connection::Peers;
+use connection::Watch;
 pub(crate) use quiet::follows_from_a_loss;
 use worker::{Shared, run_worker};
 
@@ -158,7 +160,12 @@ impl Attempt {
         };
         let communication = match (connections, &peers) {
             (Some(connections), Some(peers)) => {
-                across(layout, connections, context.serialize, (peers, &reports))
+                let watch = Watch {
+                    peers: Arc::clone(peers),
+                    reports: reports.clone(),
+                    traffic: Arc::clone(context.metrics.traffic_counters()),
+                };
+                across(layout, connections, context.serialize, &watch)
             }
             _ => within(layout.threads, context.serialize),
         };

@@ -6,6 +6,7 @@
 
 mod checkpoints;
 mod held_back;
+mod traffic;
 mod transfer;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use checkpoints::CheckpointProgress;
 pub use checkpoints::SnapshotPhase;
 pub(crate) use checkpoints::SnapshotStage;
 pub use held_back::{HeldBack, HeldBackBy};
+pub(crate) use traffic::{ChannelKind, TrafficCounters};
+pub use traffic::{Traffic, Volume};
 pub use transfer::{ChannelRun, MetricsExport, SubtaskProgress};
 
 #[derive(Debug)]
@@ -34,6 +37,7 @@ struct Counters {
 pub struct AttemptMetrics {
     /// By operator, by subtask index.
     operators: Arc<Vec<Vec<Arc<Counters>>>>,
+    traffic: Arc<TrafficCounters>,
 }
 
 impl AttemptMetrics {
@@ -52,6 +56,7 @@ impl AttemptMetrics {
             .collect();
         AttemptMetrics {
             operators: Arc::new(operators),
+            traffic: Arc::default(),
         }
     }
 
@@ -78,6 +83,21 @@ impl AttemptMetrics {
         subtask: SubtaskId,
     ) -> impl Iterator<Item = (SubtaskId, CheckpointId)> + '_ {
         self.counters(subtask).checkpoints.channels()
+    }
+
+    /// What the processes of the attempt have sent each other, as far as it can be seen here: in a
+    /// process that is part of one, by itself.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic.total()
+    }
+
+    /// Takes over what the process with this index says that it has sent since the attempt began.
+    pub fn apply_traffic(&self, process: u32, sent: Traffic) {
+        self.traffic.apply(process, sent);
+    }
+
+    pub(crate) fn traffic_counters(&self) -> &Arc<TrafficCounters> {
+        &self.traffic
     }
 
     fn counters(&self, subtask: SubtaskId) -> &Arc<Counters> {

@@ -15,6 +15,7 @@ use tidegate_types::{CheckpointId, SubtaskId};
 
 use super::AttemptMetrics;
 use super::checkpoints::SnapshotPhase;
+use super::traffic::Traffic;
 
 /// What one subtask has done in this attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,7 @@ pub struct MetricsExport {
     metrics: AttemptMetrics,
     /// As it was told last.
     told: Vec<SubtaskProgress>,
+    told_traffic: Traffic,
 }
 
 impl MetricsExport {
@@ -59,6 +61,7 @@ impl MetricsExport {
         MetricsExport {
             metrics,
             told: own.map(|subtask| fresh.progress(subtask)).collect(),
+            told_traffic: Traffic::default(),
         }
     }
 
@@ -73,6 +76,13 @@ impl MetricsExport {
             }
         }
         changes
+    }
+
+    /// What this process has sent to others since the attempt began, if that is more than was told.
+    pub fn traffic(&mut self) -> Option<Traffic> {
+        let now = self.metrics.traffic();
+        let told = std::mem::replace(&mut self.told_traffic, now);
+        (told != now).then_some(now)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Builds a job's dataflow on one worker.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use tidegate_types::graph::OperatorSpec;
@@ -15,6 +16,7 @@ use crate::alive::SignOfLife;
 use crate::attempt::AttemptContext;
 use crate::background::Background;
 use crate::logic::SubtaskContext;
+use crate::metrics::ChannelKind;
 use crate::output::SideOutputs;
 use crate::report::Reporter;
 use crate::subtask::Mailbox;
@@ -27,6 +29,8 @@ pub(crate) struct BuildContext<'scope> {
     pub(crate) plan: &'scope JobPlan,
     pub(crate) attempt: &'scope AttemptContext,
     pub(crate) hands: WorkerHands,
+    /// What timely's channels are for, by their identifiers.
+    channels: RefCell<Vec<(usize, ChannelKind)>>,
 }
 
 /// What the subtasks of one worker share.
@@ -43,6 +47,12 @@ pub(crate) struct WorkerHands {
 impl<'scope> BuildContext<'scope> {
     pub(super) fn operator(&self, id: tidegate_types::OperatorId) -> &'scope OperatorSpec {
         self.plan.graph.operator(id)
+    }
+
+    /// The channel with this identifier carries something of this kind. What nothing is noted of is
+    /// timely's own.
+    pub(super) fn note_channel(&self, identifier: usize, kind: ChannelKind) {
+        self.channels.borrow_mut().push((identifier, kind));
     }
 
     pub(super) fn sides(&self, id: tidegate_types::OperatorId) -> &'scope [PlannedSide] {
@@ -108,8 +118,12 @@ pub(crate) fn build(
             plan,
             attempt,
             hands,
+            channels: RefCell::default(),
         };
-        build_in(&context)
+        let built = build_in(&context);
+        let traffic = attempt.metrics.traffic_counters();
+        traffic.learn(context.channels.take());
+        built
     })
 }
 

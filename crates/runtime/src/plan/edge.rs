@@ -21,6 +21,7 @@ use crate::chaining::{ChainedEdge, ChainedSender};
 use crate::credit::CreditSettings;
 use crate::input::{InputPort, Puller};
 use crate::item::{Item, Packet, ToTarget};
+use crate::metrics::ChannelKind;
 use crate::output::{CreditMessage, EdgeOutput, Forward, Link, Route, Targets, Weighing, Wire};
 use crate::source::assignment_window;
 
@@ -139,7 +140,9 @@ impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
         if edge.partitioning == Partitioning::Forward {
             return self.chain(context, from, to);
         }
+        let worker = context.scope.worker();
         let (output, stream) = from.new_output::<Packet<T>>();
+        context.note_channel(worker.peek_identifier(), ChannelKind::Items);
         let mut input = to.new_input(stream, DistributorPact(|_| ToTarget));
         let convert = Arc::clone(&self.convert);
         let pull: Puller<In> = Box::new(move |take| {
@@ -148,10 +151,11 @@ impl<T: Record, In: Record> EdgeFactory for TypedEdge<T, In> {
             });
         });
         // Credit wakes the sending operator, wherever it runs.
-        let worker = context.scope.worker();
         let address = from.operator_info().address;
+        let identifier = worker.new_identifier();
+        context.note_channel(identifier, ChannelKind::Credit);
         let (credit_out, credit_in) =
-            worker.allocate::<Bincode<CreditMessage>>(worker.new_identifier(), address);
+            worker.allocate::<Bincode<CreditMessage>>(identifier, address);
 
         let (sender, receiver) = (context.operator(edge.from), context.operator(edge.to));
         let route = (self.route)(RouteContext {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use tidegate_coordinator::{CompletedSummary, JobEvent, Request, Rescaled, Statistics};
-use tidegate_runtime::JobPlan;
+use tidegate_runtime::{JobPlan, Traffic};
 use tidegate_storage::parse_checkpoint_dir;
 use tidegate_types::{CheckpointId, SnapshotFormat, SnapshotLocation};
 
@@ -183,6 +183,13 @@ impl JobClient {
             &self.shared.graph(),
             observed.as_ref(),
         ))
+    }
+
+    /// What the processes of the attempt that runs have sent each other, as of a moment ago (a fifth
+    /// of a second); nothing, if the job runs in one process.
+    pub fn traffic(&self) -> Traffic {
+        let observed = self.shared.observed();
+        observed.map_or_else(Traffic::default, |observed| observed.metrics.traffic())
     }
 
     /// Waits until every subtask of the job runs: before that, snapshots are refused. Returns

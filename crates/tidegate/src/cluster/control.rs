@@ -7,7 +7,9 @@ use std::process::exit;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args as _, FromArgMatches};
-use tidegate_server::cluster::control::{ControlClient, ControlError, Rescaled, Snapshot};
+use tidegate_server::cluster::control::{
+    ControlClient, ControlError, Rescaled, Snapshot, Traffic, Volume,
+};
 use tidegate_types::ErrorChain;
 
 use super::{ConnectArgs, fail, program};
@@ -156,11 +158,30 @@ fn status(job: &mut ControlClient) -> Result<String, ControlError> {
         None => "no checkpoint has completed".to_owned(),
         Some(latest) => format!("the latest is {}", taken(latest)),
     };
+    let traffic = job.traffic.as_ref().map(traffic).unwrap_or_default();
     Ok(format!(
         "job `{}`: {state} with a parallelism of {}, {} restarts; {} checkpoints completed, {} \
-         failed; {latest}",
+         failed; {latest}{traffic}",
         job.name, job.parallelism, job.restarts, job.checkpoints_completed, job.checkpoints_failed,
     ))
+}
+
+/// Nothing of a cluster of one process.
+fn traffic(sent: &Traffic) -> String {
+    let volume = |volume: Option<Volume>| {
+        let Volume { messages, bytes } = volume.unwrap_or_default();
+        format!("{messages} ({bytes} bytes)")
+    };
+    match *sent == Traffic::default() {
+        true => String::new(),
+        false => format!(
+            "; messages between its processes since the last start: {} with items, {} with \
+             credit, {} about progress",
+            volume(sent.items),
+            volume(sent.credit),
+            volume(sent.progress),
+        ),
+    }
 }
 
 fn taken(snapshot: &Snapshot) -> String {
@@ -192,4 +213,24 @@ fn rescaled(rescaled: &Rescaled) -> String {
 #[allow(clippy::print_stdout, reason = "what was asked for is what it prints")]
 fn print(said: &str) {
     println!("{said}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_told_of_where_there_is_some() {
+        let mut sent = Traffic::default();
+        assert_eq!(traffic(&sent), "");
+        sent.credit = Some(Volume {
+            messages: 3,
+            bytes: 192,
+        });
+        assert_eq!(
+            traffic(&sent),
+            "; messages between its processes since the last start: 0 (0 bytes) with items, 3 (192 \
+             bytes) with credit, 0 (0 bytes) about progress"
+        );
+    }
 }

@@ -80,6 +80,7 @@ fn a_running_cluster_is_rescaled_and_stays_exact() {
         status.contains("a parallelism of 3, 0 restarts"),
         "{status}"
     );
+    assert!(status.contains(" about progress"), "{status}");
     let shrunk = said(&address, &["rescale", "--parallelism", "1"]);
     assert!(shrunk.contains("rescaled from 3 to 1 by chk-"), "{shrunk}");
     // A failure keeps the parallelism that was asked for.

@@ -3,6 +3,7 @@
 
 mod parts;
 mod start;
+mod traffic;
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};

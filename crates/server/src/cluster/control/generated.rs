@@ -20,6 +20,28 @@ pub struct Job {
     /// the latest that has completed
     #[prost(message, optional, tag = "7")]
     pub latest: ::core::option::Option<Snapshot>,
+    #[prost(message, optional, tag = "8")]
+    pub traffic: ::core::option::Option<Traffic>,
+}
+/// What the processes of the attempt that runs have sent each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Traffic {
+    /// batches of records, barriers, watermarks
+    #[prost(message, optional, tag = "1")]
+    pub items: ::core::option::Option<Volume>,
+    /// for those
+    #[prost(message, optional, tag = "2")]
+    pub credit: ::core::option::Option<Volume>,
+    /// timely's messages about what is under way
+    #[prost(message, optional, tag = "3")]
+    pub progress: ::core::option::Option<Volume>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Volume {
+    #[prost(uint64, tag = "1")]
+    pub messages: u64,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CheckpointRequest {}

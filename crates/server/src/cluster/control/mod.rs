@@ -10,7 +10,7 @@ mod generated;
 mod service;
 
 pub use client::{ControlClient, ControlError};
-pub use generated::{Job, Rescaled, Snapshot};
+pub use generated::{Job, Rescaled, Snapshot, Traffic, Volume};
 
 pub(super) use generated::control_server::ControlServer;
 pub(super) use service::ControlService;

@@ -1,13 +1,14 @@
 //! Answers to what is asked of the job from outside.
 
 use tidegate_coordinator::CompletedSummary;
+use tidegate_runtime::{Traffic as Sent, Volume as Amount};
 use tidegate_types::ErrorChain;
 use tonic::{Request, Response, Status};
 
 use super::generated::control_server::Control;
 use super::generated::{
     CancelRequest, Cancelled, CheckpointRequest, DescribeRequest, Job, RescaleRequest, Rescaled,
-    SavepointRequest, Snapshot, StopRequest,
+    SavepointRequest, Snapshot, StopRequest, Traffic, Volume,
 };
 use crate::client::{JobClient, RequestError};
 
@@ -45,6 +46,7 @@ impl Control for ControlService {
             checkpoints_completed: statistics.completed,
             checkpoints_failed: statistics.failed,
             latest: statistics.latest_completed.clone().map(snapshot),
+            traffic: Some(traffic(self.job.traffic())),
         }))
     }
 
@@ -98,5 +100,14 @@ fn snapshot(completed: CompletedSummary) -> Snapshot {
         location: completed.location.map(|location| location.to_string()),
         bytes: completed.bytes,
         duration_millis: completed.duration.as_millis() as u64,
+    }
+}
+
+fn traffic(sent: Sent) -> Traffic {
+    let volume = |Amount { messages, bytes }| Some(Volume { messages, bytes });
+    Traffic {
+        items: volume(sent.items),
+        credit: volume(sent.credit),
+        progress: volume(sent.progress),
     }
 }

@@ -294,7 +294,7 @@ impl Dispatcher {
     fn on_progress(&mut self, process: ProcessId, progress: &wire::Progress) {
         let launch = self.launch.as_ref();
         if let Some(launch) = launch.filter(|launch| launch.number == process.attempt) {
-            progress.apply_to(&launch.metrics);
+            progress.apply_to(&launch.metrics, process.index);
         }
         let Some(timeout) = self.terms.options.task_timeout else {
             return;

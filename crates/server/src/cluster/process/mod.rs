@@ -483,12 +483,13 @@ impl Work {
     fn say_how_it_goes(&mut self) {
         let busy = self.attempt.busy_workers();
         let changes = self.export.changes();
+        let traffic = self.export.traffic();
         let graph = self.plan.graph();
         let processed = |change: &SubtaskProgress| {
             change.records_in > 0 && takes_records(graph, change.subtask)
         };
         self.processes |= changes.iter().any(processed);
-        let progress = Progress::new(changes, &busy, graph);
+        let progress = Progress::new(changes, traffic, &busy, graph);
         self.outbox
             .say(process_message::Message::Progress(progress));
     }

@@ -158,6 +158,26 @@ pub struct Progress {
     pub subtasks: ::prost::alloc::vec::Vec<SubtaskProgress>,
     #[prost(message, repeated, tag = "2")]
     pub stuck: ::prost::alloc::vec::Vec<Stuck>,
+    /// if there is more of it
+    #[prost(message, optional, tag = "3")]
+    pub traffic: ::core::option::Option<Traffic>,
+}
+/// What a process has sent to others since the attempt began.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Traffic {
+    #[prost(message, optional, tag = "1")]
+    pub items: ::core::option::Option<Volume>,
+    #[prost(message, optional, tag = "2")]
+    pub credit: ::core::option::Option<Volume>,
+    #[prost(message, optional, tag = "3")]
+    pub progress: ::core::option::Option<Volume>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Volume {
+    #[prost(uint64, tag = "1")]
+    pub messages: u64,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubtaskProgress {

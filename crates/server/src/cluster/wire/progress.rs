@@ -2,15 +2,21 @@
 
 use tidegate_runtime::{
     AttemptMetrics, BusyWorker, ChannelRun as Run, SnapshotPhase, Stage, SubtaskProgress as Done,
+    Traffic as Sent, Volume as Amount,
 };
 use tidegate_types::CheckpointId;
 use tidegate_types::graph::JobGraph;
 
-use super::{ChannelRun, Progress, Stuck, SubtaskProgress, UnderWay};
+use super::{ChannelRun, Progress, Stuck, SubtaskProgress, Traffic, UnderWay, Volume};
 
 impl Progress {
     /// Restoring state takes as long as it takes, so workers that do so aren't told of.
-    pub(crate) fn new(changes: Vec<Done>, busy: &[BusyWorker], graph: &JobGraph) -> Self {
+    pub(crate) fn new(
+        changes: Vec<Done>,
+        traffic: Option<Sent>,
+        busy: &[BusyWorker],
+        graph: &JobGraph,
+    ) -> Self {
         let working = busy.iter().filter(|busy| busy.stage == Stage::Working);
         let stuck = working.map(|busy| Stuck {
             worker: busy.worker,
@@ -20,11 +26,15 @@ impl Progress {
         Progress {
             subtasks: changes.into_iter().map(SubtaskProgress::from).collect(),
             stuck: stuck.collect(),
+            traffic: traffic.map(Traffic::from),
         }
     }
 
-    /// Has `metrics` answer as if the subtasks ran here.
-    pub(crate) fn apply_to(&self, metrics: &AttemptMetrics) {
+    /// Has `metrics` answer as if the subtasks of the process with this index ran here.
+    pub(crate) fn apply_to(&self, metrics: &AttemptMetrics, process: u32) {
+        if let Some(traffic) = self.traffic {
+            metrics.apply_traffic(process, traffic.into());
+        }
         for subtask in &self.subtasks {
             if let Some(progress) = subtask.decode() {
                 metrics.apply(&progress);
@@ -79,6 +89,31 @@ impl SubtaskProgress {
     }
 }
 
+impl From<Sent> for Traffic {
+    fn from(sent: Sent) -> Self {
+        let volume = |Amount { messages, bytes }| Some(Volume { messages, bytes });
+        Traffic {
+            items: volume(sent.items),
+            credit: volume(sent.credit),
+            progress: volume(sent.progress),
+        }
+    }
+}
+
+impl From<Traffic> for Sent {
+    fn from(traffic: Traffic) -> Self {
+        let amount = |volume: Option<Volume>| {
+            let Volume { messages, bytes } = volume.unwrap_or_default();
+            Amount { messages, bytes }
+        };
+        Sent {
+            items: amount(traffic.items),
+            credit: amount(traffic.credit),
+            progress: amount(traffic.progress),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_types::{OperatorId, SubtaskId};
@@ -106,5 +141,26 @@ mod tests {
         };
         assert_eq!(SubtaskProgress::from(done.clone()).decode(), Some(done));
         assert_eq!(SubtaskProgress::default().decode(), None);
+    }
+
+    #[test]
+    fn traffic_arrives_as_it_was_and_is_added_up() {
+        let volume = |messages| Amount {
+            messages,
+            bytes: messages * 100,
+        };
+        let sent = Sent {
+            items: volume(1),
+            credit: volume(2),
+            progress: volume(3),
+        };
+        let graph = JobGraph::default();
+        let metrics = AttemptMetrics::new(&graph);
+        let progress = Progress::new(Vec::new(), Some(sent), &[], &graph);
+        for process in [0, 1, 1] {
+            progress.apply_to(&metrics, process);
+        }
+        Progress::default().apply_to(&metrics, 1);
+        assert_eq!(metrics.traffic(), sent + sent);
     }
 }

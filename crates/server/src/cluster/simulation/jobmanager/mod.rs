@@ -153,7 +153,7 @@ impl JobManager {
                 News::Progress(process, progress) => {
                     agenda.fleet.push(FleetEvent::ProcessHeard(process));
                     let metrics = &self.metrics;
-                    let apply = || progress.apply_to(metrics);
+                    let apply = || progress.apply_to(metrics, process.index);
                     self.figures.meter.time(Part::Progress, apply);
                 }
             }

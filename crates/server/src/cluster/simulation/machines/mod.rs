@@ -374,6 +374,7 @@ impl World {
         let told = process_message::Message::Progress(Progress {
             subtasks: told.collect(),
             stuck: Vec::new(),
+            traffic: None,
         });
         let message = ProcessMessage {
             message: Some(told),
