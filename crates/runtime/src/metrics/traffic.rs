@@ -14,8 +14,8 @@ use std::ops::{Add, AddAssign};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What a channel that the job graph asks for carries. The rest is timely's own: its accounts of what
-/// is under way.
+/// What a channel that the job graph asks for carries. The rest is timely's own: its accounts of
+/// what is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChannelKind {
     /// Batches of records, and what travels among them: barriers, watermarks, ends.

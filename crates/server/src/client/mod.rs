@@ -185,8 +185,8 @@ impl JobClient {
         ))
     }
 
-    /// What the processes of the attempt that runs have sent each other, as of a moment ago (a fifth
-    /// of a second); nothing, if the job runs in one process.
+    /// What the processes of the attempt that runs have sent each other, as of a moment ago (a
+    /// fifth of a second); nothing, if the job runs in one process.
     pub fn traffic(&self) -> Traffic {
         let observed = self.shared.observed();
         observed.map_or_else(Traffic::default, |observed| observed.metrics.traffic())
