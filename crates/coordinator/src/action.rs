@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tidegate_types::message::Notice;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner, RestorePlan, Scale,
-    SnapshotKind, SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner,
+    RestorePlan, Scale, SnapshotKind, SnapshotLocation,
 };
 
 use crate::failure::{AbortReason, FailureReason, JobFailure, RescaleReason, RescaleRefusal};
@@ -123,6 +123,14 @@ pub enum JobNote {
         /// Why.
         cause: RescaleRefusal,
     },
+    /// The job is started with another parallelism than when this was asked for, so it no longer
+    /// holds.
+    ParallelismForgotten(AskedParallelism),
+    /// Whoever goes on with the job may not know which parallelism somebody asked for.
+    ParallelismNotRecorded {
+        /// Cause, for people.
+        cause: String,
+    },
 }
 
 /// One thing to do. The driver owns nothing and decides nothing: each action says all.
@@ -230,6 +238,13 @@ pub enum JobAction {
     MarkFinished {
         /// The last completed checkpoint.
         checkpoint: CheckpointId,
+    },
+    /// Durably record the parallelism that somebody asked for, instead of what was recorded before;
+    /// `None` removes the record. Then report
+    /// [`ParallelismRecorded`](crate::JobEvent::ParallelismRecorded). Idempotent.
+    RecordParallelism {
+        /// What was asked for, and what it replaces.
+        asked: Option<AskedParallelism>,
     },
     /// The answer to a [`Requested`](crate::JobEvent::Requested).
     Answer {

@@ -3,7 +3,9 @@
 //! Stale and duplicate events are normal and ignored; no event, in any order, makes a job panic.
 
 use tidegate_types::message::{AddressedReport, WriteOutcome};
-use tidegate_types::{AttemptNumber, CheckpointId, CompletedCheckpoint, Millis, UnixMillis};
+use tidegate_types::{
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, Millis, UnixMillis,
+};
 
 use crate::request::{Request, RequestId};
 
@@ -25,6 +27,8 @@ pub struct DurableFacts {
     pub checkpoint_max: CheckpointId,
     /// The largest attempt number ever reserved or found in the namespace. Attempts start above.
     pub attempt_max: AttemptNumber,
+    /// The parallelism that somebody asked for, if one is recorded.
+    pub asked: Option<AskedParallelism>,
 }
 
 impl Default for DurableFacts {
@@ -32,6 +36,7 @@ impl Default for DurableFacts {
         DurableFacts {
             checkpoint_max: CheckpointId::NONE,
             attempt_max: AttemptNumber(0),
+            asked: None,
         }
     }
 }
@@ -110,6 +115,11 @@ pub enum JobEvent {
     /// Outcome of [`MarkFinished`](crate::JobAction::MarkFinished).
     MarkedFinished {
         /// Whether the marker is durable.
+        outcome: WriteOutcome,
+    },
+    /// Outcome of [`RecordParallelism`](crate::JobAction::RecordParallelism).
+    ParallelismRecorded {
+        /// Whether it is durable.
         outcome: WriteOutcome,
     },
     /// Outcome of [`PrepareSavepoint`](crate::JobAction::PrepareSavepoint).

@@ -346,6 +346,8 @@ pub enum RescaleReason {
     Requested,
     /// The number of slots has changed.
     Slots,
+    /// Somebody asked for it before this coordinator was there.
+    Recorded,
     /// No attempt ran at another parallelism.
     DidNotRun,
 }
@@ -355,6 +357,7 @@ impl fmt::Display for RescaleReason {
         f.write_str(match self {
             Self::Requested => "on request",
             Self::Slots => "for the slots that there are",
+            Self::Recorded => "as it was rescaled before",
             Self::DidNotRun => "since no attempt ran",
         })
     }

@@ -100,4 +100,7 @@ pub struct Rescaled {
     pub checkpoint: Option<CheckpointId>,
     /// From the stop of the last attempt to the moment at which every subtask of the next ran.
     pub downtime: Duration,
+    /// Whether that is recorded: then whoever goes on with the job, as it was started, runs it so
+    /// large.
+    pub recorded: bool,
 }

@@ -21,6 +21,7 @@ pub(crate) fn recovery(resumed: Resumed) -> Recovery {
         facts: DurableFacts {
             checkpoint_max: resumed.checkpoint_max,
             attempt_max: resumed.attempt_max,
+            asked: resumed.asked,
         },
     }
 }

@@ -106,6 +106,7 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
             completed: Err(cause),
         },
         JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
+        JobAction::RecordParallelism { .. } => JobEvent::ParallelismRecorded { outcome },
         JobAction::DropCompleted { checkpoint, .. } => JobEvent::Deleted {
             checkpoint: checkpoint.id,
         },
@@ -142,17 +143,16 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
                 owner,
                 location,
             };
-            let outcome = store.store_pointer(&pointer).await;
-            JobEvent::PointerStored {
-                checkpoint,
-                outcome,
-            }
+            store_pointer(store, &pointer).await
         }
         JobAction::RecoverCompleted => JobEvent::Recovered {
             completed: store.recover().await.map_err(|error| text(&error)),
         },
         JobAction::MarkFinished { checkpoint } => JobEvent::MarkedFinished {
             outcome: store.mark_finished(checkpoint).await,
+        },
+        JobAction::RecordParallelism { asked } => JobEvent::ParallelismRecorded {
+            outcome: store.record_parallelism(asked).await,
         },
         JobAction::DiscardHistory(completed) => {
             warn(store.discard_history(&completed).await);
@@ -202,6 +202,13 @@ async fn reserve_attempt(store: &JobStore) -> JobEvent {
                 cause: text(&error),
             },
         },
+    }
+}
+
+async fn store_pointer(store: &JobStore, pointer: &CheckpointPointer) -> JobEvent {
+    JobEvent::PointerStored {
+        checkpoint: pointer.checkpoint,
+        outcome: store.store_pointer(pointer).await,
     }
 }
 

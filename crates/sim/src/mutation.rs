@@ -119,11 +119,13 @@ pub enum Mutation {
     UnknownFileAccepted,
     /// What was spared when its checkpoint was dropped is never deleted.
     SharedFileForgotten,
+    /// A new process overlooks the parallelism that somebody asked for.
+    ParallelismOverlooked,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 51] = [
+    pub const ALL: [Mutation; 52] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -175,6 +177,7 @@ impl Mutation {
         Mutation::SharedFileDroppedTwice,
         Mutation::UnknownFileAccepted,
         Mutation::SharedFileForgotten,
+        Mutation::ParallelismOverlooked,
     ];
 
     /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
@@ -218,6 +221,9 @@ impl Mutation {
                 checkpoints.format = SnapshotFormat::Incremental;
                 (checkpoints.retained, checkpoints.max_concurrent) = (1, 3);
                 checkpoints.interval = Some(Duration::from_millis(30));
+            }
+            Mutation::ParallelismOverlooked => {
+                (scenario.users.rescale, faults.crash) = (0.01, 0.001)
             }
             Mutation::GhostBelieved => (faults.crash, faults.ghost_report) = (0.003, 1.0),
             Mutation::TriggerRepeated => faults.duplicate_notice = 0.3,

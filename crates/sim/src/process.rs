@@ -95,6 +95,7 @@ impl Process {
                 return Ok(());
             }
             self.watch.on_action(&action, now, &outside.store)?;
+            outside.invariants.parallelism.on_action(&action)?;
             self.perform(action, outside)?;
         }
         match self.end {
@@ -205,6 +206,7 @@ impl Process {
                 outside.invariants.output.on_last(last);
                 Write::Finished(checkpoint)
             }
+            JobAction::RecordParallelism { asked } => Write::Parallelism(asked, None),
             JobAction::RecoverCompleted => {
                 self.ops.push(Op::Recover(None));
                 return Ok(());
@@ -431,6 +433,8 @@ impl Process {
             }
             JobNote::Rescaled(rescaled) => trace!(outside, "{rescaled:?}"),
             JobNote::NotRescaled { cause } => trace!(outside, "not rescaled: {cause}"),
+            JobNote::ParallelismForgotten(asked) => trace!(outside, "forgotten: {asked:?}"),
+            JobNote::ParallelismNotRecorded { cause } => trace!(outside, "not recorded: {cause}"),
             JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),
             JobNote::CheckpointCompleted {
                 checkpoint, kind, ..

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tidegate_coordinator::JobEvent;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner, SnapshotKind,
-    SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner,
+    SnapshotKind, SnapshotLocation,
 };
 
 use crate::invariants::{Checked, Violation, may_delete, restorable};
@@ -27,6 +27,8 @@ pub(crate) enum Write {
     /// The folder of a savepoint.
     Folder(CheckpointId, SnapshotLocation),
     Finished(CheckpointId),
+    /// If it has come late, in place of the version that it has seen.
+    Parallelism(Option<AskedParallelism>, Option<u64>),
 }
 
 /// Deletions in the order in which they must come.
@@ -200,6 +202,12 @@ pub(crate) fn apply(write: &Write, outside: &mut Outside) -> Checked {
             // One that was late says nothing new.
             store.finished = store.finished.max(Some(*id));
         }
+        Write::Parallelism(asked, seen) => {
+            let (stored, version) = &mut store.asked;
+            if seen.is_none_or(|seen| seen == *version) {
+                (*stored, *version) = (*asked, *version + 1);
+            }
+        }
     }
     trace!(outside, "durable: {}", name(write));
     Ok(())
@@ -213,6 +221,7 @@ fn name(write: &Write) -> String {
         Write::Pointer(id, _) => format!("pointer to {id}"),
         Write::Folder(id, location) => format!("folder of {id}: {location}"),
         Write::Finished(id) => format!("finished with {id}"),
+        Write::Parallelism(asked, _) => format!("{asked:?}"),
     }
 }
 
@@ -236,7 +245,11 @@ pub(crate) fn resolve(
     } else if rng.chance(undone) {
         WriteOutcome::Unknown { cause }
     } else if rng.chance(hang) {
-        late.push(write.clone());
+        let mut write = write.clone();
+        if let Write::Parallelism(_, seen) = &mut write {
+            *seen = Some(outside.store.asked.1);
+        }
+        late.push(write);
         WriteOutcome::Unknown { cause }
     } else if early && matches!(write, Write::Pointer(..)) {
         late.push(write.clone());
@@ -285,6 +298,7 @@ fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
             outcome,
         },
         Write::Finished(_) => JobEvent::MarkedFinished { outcome },
+        Write::Parallelism(..) => JobEvent::ParallelismRecorded { outcome },
     }
 }
 

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId, KeyedPiece,
-    KeyedStateHandle, Owner, SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, JobId,
+    KeyedPiece, KeyedStateHandle, Owner, SnapshotLocation,
 };
 
 /// Per key how many records there were, and the sum of their shares.
@@ -62,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) origin: Option<CompletedCheckpoint>,
     pub(crate) ids_reserved: u64,
     pub(crate) attempts_reserved: u64,
+    /// The parallelism that somebody asked for, and how often that was written.
+    pub(crate) asked: (Option<AskedParallelism>, u64),
     pub(crate) finished: Option<CheckpointId>,
     serial: u64,
 }
@@ -280,6 +282,7 @@ impl Store {
         self.claimed = self.recorded.clone();
         self.namespace += 1;
         (self.ids_reserved, self.attempts_reserved) = (0, 0);
+        self.asked = (None, 0);
         Some(location)
     }
 

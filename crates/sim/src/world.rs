@@ -152,6 +152,10 @@ impl World {
         let facts = DurableFacts {
             checkpoint_max,
             attempt_max: AttemptNumber(outside.store.attempts_reserved),
+            asked: match outside.has(Mutation::ParallelismOverlooked) {
+                true => None,
+                false => outside.store.asked.0,
+            },
         };
         let (graph, scaling) = outside.scenario.topology.graph(&mut outside.rng);
         let settings = misread(outside.scenario.settings.clone(), outside.mutation);
@@ -165,9 +169,11 @@ impl World {
             origin: outside.store.origin.clone(),
             facts,
         };
+        let followed = scaling.followed();
         let job = Job::new(outside.store.job(), graph.clone(), settings, recovery)
             .map_err(|error| restorable_job(&error))?
             .with_scaling(scaling);
+        outside.invariants.parallelism.on_process(followed);
         let core = Core::new(job, outside.store.origin.clone(), outside.mutation);
         let mut process = Process::new(core, graph, outside);
         process.feed(JobEvent::Start, outside)?;
@@ -268,6 +274,7 @@ impl World {
         outside.tally.moves += 1;
         let invariants = &mut outside.invariants;
         invariants.attempts.on_namespace();
+        invariants.parallelism.on_namespace();
         if let Some(latest) = outside.store.latest() {
             invariants.ids.on_namespace(latest.id);
         }

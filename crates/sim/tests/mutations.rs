@@ -162,4 +162,5 @@ found! {
     unknown_file_accepted: UnknownFileAccepted within 300 by "restorable" | "reachable" | "cut";
     // RX-01: after the second drop they are gone.
     shared_file_forgotten: SharedFileForgotten within 200 by "ownership";
+    parallelism_overlooked: ParallelismOverlooked within 300 by "parallelism";
 }

@@ -2,7 +2,8 @@
 
 use crate::metadata;
 use crate::record::{
-    COUNTER, DISCARDED, ELSEWHERE, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, POINTER, POINTER_V1,
+    COUNTER, DISCARDED, ELSEWHERE, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, PARALLELISM, POINTER,
+    POINTER_V1,
 };
 
 /// Decodes metadata. What is accepted is exactly what would be written.
@@ -15,7 +16,16 @@ pub fn metadata(bytes: &[u8]) {
 /// Decodes a record of any kind. What is accepted is exactly what would be written.
 pub fn record(bytes: &[u8]) {
     let kinds = [
-        JOB, COUNTER, POINTER_V1, POINTER, ORIGIN, ELSEWHERE, LEADER_V1, LEADER, FINISHED,
+        JOB,
+        COUNTER,
+        POINTER_V1,
+        POINTER,
+        ORIGIN,
+        ELSEWHERE,
+        LEADER_V1,
+        LEADER,
+        FINISHED,
+        PARALLELISM,
         DISCARDED,
     ];
     for kind in kinds {

@@ -10,6 +10,7 @@
 //!   origin           the snapshot it was begun from, if any
 //!   chk-N/           state files and, written last, _metadata
 //!   completed/       one pointer per completed checkpoint
+//!   parallelism      what somebody asked for while it ran, if any
 //!   discarded        the id up to which nothing is restored any more, if any
 //!   finished         once the job has ended
 //! ```
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AttemptNumber, CheckpointId, JobId, LeaderEpoch};
+use tidegate_types::{AskedParallelism, AttemptNumber, CheckpointId, JobId, LeaderEpoch};
 use tokio::runtime::Handle;
 use url::Url;
 
@@ -292,6 +293,20 @@ impl JobStore {
     /// nothing.
     pub async fn reserve_ids(&self, up_to: CheckpointId) -> WriteOutcome {
         self.inner.records.reserve_ids(up_to).await.into()
+    }
+
+    /// Records the parallelism that somebody asked for, instead of what is recorded; `None` removes
+    /// that.
+    pub async fn record_parallelism(&self, asked: Option<AskedParallelism>) -> WriteOutcome {
+        self.inner.records.record_parallelism(asked).await.into()
+    }
+
+    /// The parallelism that somebody asked for, if one is recorded.
+    ///
+    /// # Errors
+    /// If the record can't be read, or is damaged.
+    pub async fn asked_parallelism(&self) -> Result<Option<AskedParallelism>, StorageError> {
+        self.inner.records.asked_parallelism().await
     }
 
     /// Marks the job as ended with `checkpoint`. The namespace keeps its checkpoints. One that is

@@ -32,6 +32,8 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const ATTEMPTS: &str = "attempts";
 /// The last reserved checkpoint id.
 pub(crate) const CHECKPOINT_IDS: &str = "checkpoint-ids";
+/// The parallelism that somebody asked for, if any.
+pub(crate) const PARALLELISM: &str = "parallelism";
 /// Exists once the job has ended.
 pub(crate) const FINISHED: &str = "finished";
 /// The checkpoint up to which nothing is restored any more.

@@ -9,7 +9,8 @@ use std::io;
 use std::path::Path;
 
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, Owner, RestoreMode, SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, Owner, RestoreMode,
+    SnapshotLocation,
 };
 
 use crate::checkpoint_storage::expect;
@@ -42,6 +43,8 @@ pub struct Resumed {
     pub checkpoint_max: CheckpointId,
     /// The largest attempt number that may have been used.
     pub attempt_max: AttemptNumber,
+    /// The parallelism that somebody asked for, if one is recorded.
+    pub asked: Option<AskedParallelism>,
 }
 
 /// What a job goes on from, and what is to be recorded of it first.
@@ -167,6 +170,7 @@ impl JobStore {
             origin: start.origin,
             checkpoint_max,
             attempt_max: self.last_attempt().await?,
+            asked: self.asked_parallelism().await?,
         })
     }
 

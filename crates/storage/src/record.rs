@@ -13,6 +13,7 @@
 //! `%XX`. There is exactly one encoding of a record: whatever re-encodes differently is refused.
 
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use tidegate_types::JobId;
@@ -74,6 +75,11 @@ pub(crate) const LEASE: RecordKind = RecordKind {
     name: "tidegate-lease",
     version: 1,
     fields: &["epoch", "instance", "address", "term-ms", "renewals"],
+};
+pub(crate) const PARALLELISM: RecordKind = RecordKind {
+    name: "tidegate-parallelism",
+    version: 1,
+    fields: &["job", "declared", "asked"],
 };
 pub(crate) const FINISHED: RecordKind = RecordKind {
     name: "tidegate-finished",
@@ -202,6 +208,12 @@ pub(crate) fn parse_job(file: &str, text: &str) -> Result<JobId, StorageError> {
     parse_canonical(file, text, "job id of 32 lower-case hexadecimal digits")
 }
 
+/// Parses a parallelism, which is at least 1.
+pub(crate) fn parse_parallelism(file: &str, text: &str) -> Result<u32, StorageError> {
+    let parallelism: NonZeroU32 = parse_canonical(file, text, "parallelism")?;
+    Ok(parallelism.get())
+}
+
 pub(crate) fn parse_number(file: &str, text: &str) -> Result<u64, StorageError> {
     parse_canonical(file, text, "decimal number")
 }
@@ -280,7 +292,7 @@ mod tests {
         let job = "00112233445566778899aabbccddeeff";
         let other = "ffeeddccbbaa99887766554433221100";
         let place = "file:///data/savepoint-ffeeddcc-42";
-        let cases: [(&RecordKind, &[&str], &str); 10] = [
+        let cases: [(&RecordKind, &[&str], &str); 11] = [
             (
                 &JOB,
                 &[job, "wörd count 100%\n"],
@@ -325,6 +337,11 @@ mod tests {
                 &FINISHED,
                 &[job, "42"],
                 include_str!("../tests/golden/finished-v1.txt"),
+            ),
+            (
+                &PARALLELISM,
+                &[job, "3", "5"],
+                include_str!("../tests/golden/parallelism-v1.txt"),
             ),
             (
                 &DISCARDED,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use support::{Place, message_naming};
 use tidegate_storage::{ErrorKind, JobStore, NamespaceStatus, StorageError, parse_checkpoint_dir};
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AttemptNumber, CheckpointId};
+use tidegate_types::{AskedParallelism, AttemptNumber, CheckpointId};
 
 #[test]
 fn a_namespace_is_new_then_unfinished_then_finished() {
@@ -34,6 +34,27 @@ fn a_namespace_is_new_then_unfinished_then_finished() {
 
     let (_, status) = place.try_open("job").unwrap();
     assert_eq!(status, NamespaceStatus::Finished { checkpoint });
+}
+
+#[test]
+fn the_parallelism_that_was_asked_for_outlives_its_owner() {
+    let place = Place::new();
+    let record = |asked: Option<AskedParallelism>| {
+        let store = place.open();
+        assert_eq!(
+            place.run(store.record_parallelism(asked)),
+            WriteOutcome::Done
+        );
+        drop(store);
+        assert_eq!(place.run(place.open().asked_parallelism()).unwrap(), asked);
+    };
+    let to = |asked| Some(AskedParallelism { declared: 3, asked });
+    record(None);
+    record(to(5));
+    record(to(4));
+    record(to(4));
+    record(None);
+    record(None);
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn a_job_without_origin_goes_on_from_its_own() {
             origin: None,
             checkpoint_max: CheckpointId::NONE,
             attempt_max: AttemptNumber(0),
+            asked: None,
         };
         assert_eq!(resume(namespace, &store, None), nothing);
         let completed = vec![namespace.complete(&store, 5)];
@@ -76,6 +77,7 @@ fn a_job_without_origin_goes_on_from_its_own() {
             origin: None,
             checkpoint_max: CheckpointId(64),
             attempt_max: AttemptNumber(1),
+            asked: None,
         };
         assert_eq!(resume(namespace, &store, None), going_on);
         assert_eq!(namespace.run(store.origin()).unwrap(), None);

@@ -2,13 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::path::Path;
+
 use tidegate::connectors::CollectCommitted;
 use tidegate::prelude::*;
-use tidegate::{JobClient, RequestError, RunError};
+use tidegate::{CheckpointLocation, JobClient, RequestError, RunError};
+use url::Url;
 
 /// Counts digits, at a parallelism of 2 but for the sink, which has one subtask.
 fn start(numbers: Option<u64>, counts: &CollectCommitted<(u64, u64)>) -> JobClient {
-    let env = Environment::for_tests().with_parallelism(2);
+    start_in(
+        Environment::for_tests().with_parallelism(2),
+        numbers,
+        counts,
+    )
+}
+
+fn start_in(
+    env: Environment,
+    numbers: Option<u64>,
+    counts: &CollectCommitted<(u64, u64)>,
+) -> JobClient {
     let numbers = Generator::new(numbers, |index| index % 10).rate(20_000.0);
     env.source("numbers", numbers)
         .key_by(|digit| digit)
@@ -66,4 +80,40 @@ fn what_can_not_be_is_refused_and_changes_nothing() {
     job.suspend();
     assert!(matches!(job.wait(), Err(RunError::Suspended { .. })));
     assert_eq!(refused(3), "the job has ended");
+}
+
+/// Starts the job in `folder` as another process would, and says how parallel it is.
+fn start_again(folder: &Path, parallelism: u32) -> JobClient {
+    let url = Url::from_file_path(folder).unwrap();
+    let env = Environment::for_tests()
+        .with_parallelism(parallelism)
+        .with_options(|options| options.location = CheckpointLocation::Directory(url));
+    start_in(env, None, &CollectCommitted::new())
+}
+
+#[test]
+fn who_goes_on_knows_what_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let suspended = |job: JobClient| {
+        job.suspend();
+        assert!(matches!(job.wait(), Err(RunError::Suspended { .. })));
+    };
+    let job = start_again(folder.path(), 2);
+    assert!(job.rescale(3).unwrap().recorded);
+    suspended(job);
+    let job = start_again(folder.path(), 2);
+    assert_eq!(job.parallelism(), 3);
+    suspended(job);
+    // Whoever says something else now means it, also afterwards.
+    let job = start_again(folder.path(), 4);
+    assert_eq!(job.parallelism(), 4);
+    suspended(job);
+    let job = start_again(folder.path(), 2);
+    assert_eq!(job.parallelism(), 2);
+    assert!(job.rescale(1).unwrap().recorded);
+    job.cancel();
+    assert!(matches!(job.wait(), Err(RunError::Cancelled { .. })));
+    let job = start_again(folder.path(), 2);
+    assert_eq!(job.parallelism(), 2, "it is begun anew");
+    suspended(job);
 }

@@ -32,5 +32,5 @@ pub use key_group::{KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism};
 pub use key_hash::{HASH_ID, hash_bytes};
 pub use location::SnapshotLocation;
 pub use restore::{RestoreMode, RestorePart, RestorePlan, SubtaskRestore};
-pub use scaling::{Scale, Scaling};
+pub use scaling::{AskedParallelism, Scale, Scaling};
 pub use time::{EventTime, Millis, UnixMillis};

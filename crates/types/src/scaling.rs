@@ -17,6 +17,16 @@ pub struct Scale {
     pub at_most: Option<u32>,
 }
 
+/// A parallelism that somebody asked for while the job ran. It is recorded, and holds for whoever
+/// goes on with the job, until it is started with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AskedParallelism {
+    /// What the job had been started with; at least 1.
+    pub declared: u32,
+    /// What was asked for; at least 1.
+    pub asked: u32,
+}
+
 /// What of a job graph depends on its scale. The default has nothing chosen: every operator but
 /// enumerators follows the job's parallelism, and no edge changes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -42,11 +52,23 @@ impl Scaling {
         }
     }
 
+    /// The parallelism that the job was written or started with, which operators follow unless
+    /// theirs was chosen. `None` if no operator follows it.
+    pub fn followed(&self) -> Option<u32> {
+        let ids = self.declared.operator_ids().zip(&self.declared.operators);
+        let mut follow = ids.filter(|(id, operator)| self.follows(*id, operator.role));
+        follow.next().map(|(_, operator)| operator.parallelism)
+    }
+
+    fn follows(&self, id: OperatorId, role: OperatorRole) -> bool {
+        role != OperatorRole::Enumerator && !self.chosen.contains(&id)
+    }
+
     /// Gives `graph`, which is that of the job at any scale, another scale. Key groups stay.
     pub fn apply(&self, graph: &JobGraph, scale: Scale) -> JobGraph {
         let mut graph = graph.clone();
         for (id, declared) in graph.operator_ids().zip(&self.declared.operators) {
-            let follows = declared.role != OperatorRole::Enumerator && !self.chosen.contains(&id);
+            let follows = self.follows(id, declared.role);
             let followed = scale.parallelism.filter(|_| follows);
             let parallelism = followed.unwrap_or(declared.parallelism);
             let most = scale.at_most.unwrap_or(u32::MAX);
@@ -118,6 +140,15 @@ mod tests {
         assert_eq!(at(None, None), (vec![1, SOURCE, SINK], rebalance));
         assert_eq!(at(Some(5), None), (vec![1, 5, SINK], rebalance));
         assert_eq!(at(Some(1), None), (vec![1, 1, SINK], rebalance));
+    }
+
+    #[test]
+    fn what_is_followed_is_what_the_job_was_started_with() {
+        let (scaling, graph) = scaling();
+        assert_eq!(scaling.followed(), Some(SOURCE));
+        let all_chosen = Scaling::new(graph.clone(), vec![OperatorId(1), OperatorId(2)], &[]);
+        assert_eq!(all_chosen.followed(), None);
+        assert_eq!(Scaling::default().followed(), None);
     }
 
     #[test]

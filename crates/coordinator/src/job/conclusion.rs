@@ -117,6 +117,7 @@ impl Job {
             self.checkpoints.drop_retained(actions);
         }
         self.not_rescaled(RescaleRefusal::Ended, actions);
+        self.end_record(&end, actions);
         self.phase = Phase::Ended;
         actions.push(JobAction::End(end));
     }

@@ -4,6 +4,7 @@
 //! the end) and turns what they signal into a change of phase. It knows neither how a checkpoint
 //! comes about nor when a restart is allowed.
 
+mod asked;
 mod between;
 mod conclusion;
 mod error;
@@ -11,6 +12,7 @@ mod rescale;
 
 pub use error::JobError;
 
+use asked::Record;
 use conclusion::not_stopped;
 use rescale::Elastic;
 
@@ -77,6 +79,7 @@ pub struct Job {
     checkpoints: CheckpointCoordinator,
     restarts: Restarts,
     elastic: Elastic,
+    record: Record,
     /// The largest attempt number ever seen.
     attempt_max: AttemptNumber,
     /// Attempts above this number are of this `Job`; what those below write is not its business.
@@ -140,15 +143,19 @@ impl Job {
             graph,
             restarts: Restarts::new(settings.restart),
             elastic: Elastic::new(Scaling::default(), settings.elastic),
+            record: Record::found(facts.asked),
             attempt_max,
             attempt_before: attempt_max,
         })
     }
 
     /// Says what depends on how large the job is run. Without it no operator's parallelism changes.
+    /// If a parallelism is recorded that somebody asked for when the job had been started as it is
+    /// now, the first attempt has that.
     #[must_use]
     pub fn with_scaling(mut self, scaling: Scaling) -> Self {
-        self.elastic.scaling = scaling;
+        let recorded = self.record.scale(&scaling);
+        self.elastic.begin(scaling, recorded);
         self
     }
 
@@ -276,6 +283,9 @@ impl Job {
                 request,
                 what: Request::Rescale { parallelism },
             } => self.on_rescale_requested(request, parallelism, actions),
+            JobEvent::ParallelismRecorded { outcome } => {
+                self.on_parallelism_recorded(outcome, actions);
+            }
             JobEvent::Slots { slots } => self.on_slots(slots),
             JobEvent::Requested { request, what } => {
                 self.checkpoints.on_requested(request, what, actions);
@@ -296,6 +306,7 @@ impl Job {
 
     fn on_start(&mut self, actions: &mut Vec<JobAction>) {
         if matches!(self.phase, Phase::Created) {
+            self.forget_other_parallelism(actions);
             self.phase = Phase::ReservingAttempt;
             actions.push(JobAction::ReserveAttempt);
         }

@@ -28,17 +28,19 @@ use super::Job;
 /// What a job knows of its own size.
 #[derive(Debug)]
 pub(super) struct Elastic {
-    pub(super) scaling: Scaling,
+    scaling: Scaling,
     settings: ElasticSettings,
     /// Of the attempt that runs, or of the next one.
     scale: Scale,
     /// `None` as long as nobody has said that they are limited.
     slots: Option<Slots>,
     rescaling: Option<Rescaling>,
+    /// What the first attempt has instead of the scale that the job was started with.
+    recorded: Option<Scale>,
     /// What failed is not tried again by itself before this moment.
     quiet_until: Millis,
-    /// The next attempt is as large as those before one that didn't run.
-    goes_back: bool,
+    /// Why the next attempt has another scale, unless it is being rescaled.
+    because: RescaleReason,
 }
 
 /// The slots that attempts may use.
@@ -83,9 +85,20 @@ impl Elastic {
             scale: Scale::default(),
             slots: None,
             rescaling: None,
+            recorded: None,
             quiet_until: Millis::default(),
-            goes_back: false,
+            because: RescaleReason::Slots,
         }
+    }
+
+    /// Before the first attempt: what scales, and how large it was the last time.
+    pub(super) fn begin(&mut self, scaling: Scaling, recorded: Option<Scale>) {
+        self.scaling = scaling;
+        self.recorded = recorded;
+    }
+
+    pub(super) fn scaling(&self) -> &Scaling {
+        &self.scaling
     }
 
     pub(super) fn scale(&self) -> Scale {
@@ -177,7 +190,7 @@ impl Job {
                 to: from,
                 ..Rescaled::default()
             };
-            return answer(request, Answer::Rescaled(rescaled), actions);
+            return self.record_parallelism(request, rescaled, actions);
         }
         self.begin_rescale(Some(request), RescaleReason::Requested, to, actions);
     }
@@ -187,7 +200,7 @@ impl Job {
         if !runs {
             return Some(RescaleRefusal::NotRunning);
         }
-        if self.elastic.rescaling.is_some() {
+        if self.elastic.rescaling.is_some() || self.record.is_being_written() {
             return Some(RescaleRefusal::AlreadyRescaling);
         }
         let graph = self.graph_at(to);
@@ -301,7 +314,7 @@ impl Job {
         if !self.elastic.is_checkpointing() {
             self.not_rescaled(RescaleRefusal::DidNotRun, actions);
             self.elastic.scale = before;
-            self.elastic.goes_back = true;
+            self.elastic.because = RescaleReason::DidNotRun;
             return;
         }
         let since = self.now.monotonic;
@@ -317,6 +330,11 @@ impl Job {
     ) -> Result<RestorePlan, RestoreError> {
         let before = self.elastic.scale;
         self.elastic.count_from_here();
+        let recorded = self.elastic.recorded.take();
+        if let Some(recorded) = recorded {
+            self.elastic.scale = recorded;
+            self.elastic.because = RescaleReason::Recorded;
+        }
         self.set_scale(self.next_scale(), actions);
         let planned = self.plan_restore();
         let Err(cause) = planned else { return planned };
@@ -325,7 +343,13 @@ impl Job {
         }
         // It was checked when it was asked for, and may fit no longer.
         let cause = tidegate_types::ErrorChain(&cause).to_string();
-        self.not_rescaled(RescaleRefusal::Unfit { cause }, actions);
+        let cause = RescaleRefusal::Unfit { cause };
+        if recorded.is_some() {
+            let cause = cause.clone();
+            actions.push(JobAction::Note(JobNote::NotRescaled { cause }));
+        }
+        self.not_rescaled(cause, actions);
+        self.elastic.because = RescaleReason::DidNotRun;
         self.set_scale(before, actions);
         self.plan_restore()
     }
@@ -347,15 +371,14 @@ impl Job {
 
     fn set_scale(&mut self, scale: Scale, actions: &mut Vec<JobAction>) {
         self.elastic.scale = scale;
-        let goes_back = std::mem::take(&mut self.elastic.goes_back);
+        let because = std::mem::replace(&mut self.elastic.because, RescaleReason::Slots);
         let graph = self.graph_at(scale);
         if graph == *self.graph {
             return self.count_usable_slots();
         }
         let reason = match &self.elastic.rescaling {
             Some(rescaling) => rescaling.reason,
-            None if goes_back => RescaleReason::DidNotRun,
-            None => RescaleReason::Slots,
+            None => because,
         };
         actions.push(JobAction::Note(JobNote::Rescaling {
             from: self.graph.parallelism_max(),
@@ -380,10 +403,11 @@ impl Job {
             to: self.graph.parallelism_max(),
             checkpoint: self.checkpoints.latest().map(|latest| latest.id),
             downtime: self.now.monotonic.since(since),
+            recorded: false,
         };
         actions.push(JobAction::Note(JobNote::Rescaled(rescaled)));
         if let Some(request) = rescaling.request {
-            answer(request, Answer::Rescaled(rescaled), actions);
+            self.record_parallelism(request, rescaled, actions);
         }
     }
 

@@ -151,6 +151,7 @@ fn running_with(settings: JobSettings) -> Job {
     let facts = DurableFacts {
         checkpoint_max: CheckpointId(20),
         attempt_max: AttemptNumber(1),
+        asked: None,
     };
     let mut job = Job::new(JOB, graph(), settings, recovery(recovered, facts)).unwrap();
     step(&mut job, 0, JobEvent::Start);

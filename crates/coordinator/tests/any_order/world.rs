@@ -71,6 +71,7 @@ fn is_cleaning(action: &JobAction) -> bool {
     matches!(
         action,
         JobAction::ReserveIds { .. }
+            | JobAction::RecordParallelism { .. }
             | JobAction::PrepareSavepoint { .. }
             | JobAction::DropCompleted { .. }
             | JobAction::DiscardFiles { .. }
@@ -222,6 +223,7 @@ impl World {
             JobAction::ReserveAttempt
             | JobAction::ReserveIds { .. }
             | JobAction::PrepareSavepoint { .. }
+            | JobAction::RecordParallelism { .. }
             | JobAction::RecoverCompleted => self.outstanding.push(action),
             JobAction::Answer { request, .. } => {
                 assert!(
@@ -456,6 +458,7 @@ impl World {
                 JobEvent::Recovered { completed }
             }
             JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
+            JobAction::RecordParallelism { .. } => JobEvent::ParallelismRecorded { outcome },
             JobAction::PrepareSavepoint { checkpoint, .. } => {
                 if applied {
                     self.folders.insert(checkpoint);

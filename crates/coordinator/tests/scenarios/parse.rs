@@ -9,9 +9,9 @@ use tidegate_coordinator::{
 use tidegate_types::graph::{Edge, JobGraph, OperatorRole, OperatorSpec, Partitioning};
 use tidegate_types::message::{DeclineReason, WriteOutcome};
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, HASH_ID, JobId, MaxParallelism,
-    OperatorCheckpoint, OperatorId, OperatorUid, Owner, SnapshotFormat, SnapshotKind,
-    SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, HASH_ID, JobId,
+    MaxParallelism, OperatorCheckpoint, OperatorId, OperatorUid, Owner, SnapshotFormat,
+    SnapshotKind, SnapshotLocation, SubtaskId, SubtaskState, UnixMillis,
 };
 
 /// A command: its words, and its `key=value` pairs.
@@ -36,6 +36,16 @@ impl<'a> Command<'a> {
     /// The word at `index`, or nothing.
     pub(crate) fn word(&self, index: usize) -> Option<&'a str> {
         self.words.get(index).copied()
+    }
+}
+
+/// A parallelism that was asked for: `3for2` when the job had been started with 2.
+pub(crate) fn asked(text: &str) -> AskedParallelism {
+    let (asked, declared) = text.split_once("for").unwrap();
+    let number = |text: &str| text.parse().unwrap();
+    AskedParallelism {
+        declared: number(declared),
+        asked: number(asked),
     }
 }
 
@@ -232,7 +242,7 @@ pub(crate) fn settings(options: &BTreeMap<&str, &str>) -> JobSettings {
             "retention" => checkpoints.retention = retention(value),
             "savepoints" => checkpoints.savepoint_dir = Some(SnapshotLocation::new(value)),
             "format" => checkpoints.format = format(value),
-            "used" | "attempts" | "now" | "origin" | "deletions" => {}
+            "used" | "attempts" | "asked" | "now" | "origin" | "deletions" | "records" => {}
             other => panic!("setting `{other}`"),
         }
     }

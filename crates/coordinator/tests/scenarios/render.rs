@@ -5,8 +5,8 @@ use tidegate_coordinator::{
 };
 use tidegate_types::message::Notice;
 use tidegate_types::{
-    AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Scale, SnapshotFormat,
-    SnapshotKind, SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Scale,
+    SnapshotFormat, SnapshotKind, SnapshotLocation,
 };
 
 pub(crate) fn action(action: &JobAction) -> String {
@@ -62,6 +62,10 @@ pub(crate) fn action(action: &JobAction) -> String {
         }
         JobAction::RecoverCompleted => "recover".to_owned(),
         JobAction::MarkFinished { checkpoint } => format!("mark-finished {checkpoint}"),
+        JobAction::RecordParallelism { asked: None } => "record no parallelism".to_owned(),
+        JobAction::RecordParallelism { asked: Some(asked) } => {
+            format!("record parallelism {} for {}", asked.asked, asked.declared)
+        }
         JobAction::Answer { request, answer } => {
             format!("answer {request}: {}", self::answer(answer))
         }
@@ -116,7 +120,14 @@ fn answer(answer: &Answer) -> String {
             )
         }
         Answer::Aborted { checkpoint } => format!("aborted {checkpoint}"),
-        Answer::Rescaled(rescaled) => self::rescaled(rescaled),
+        Answer::Rescaled(rescaled) => {
+            let recorded = if rescaled.recorded {
+                ""
+            } else {
+                ", not recorded"
+            };
+            format!("{}{recorded}", self::rescaled(rescaled))
+        }
         Answer::NotRescaled(cause) => format!("not rescaled: {cause}"),
     }
 }
@@ -127,6 +138,7 @@ fn rescaled(rescaled: &Rescaled) -> String {
         to,
         checkpoint,
         downtime,
+        ..
     } = rescaled;
     let by = checkpoint.map(|checkpoint| format!(" by {checkpoint} in {downtime:?}"));
     format!("rescaled from {from} to {to}{}", by.unwrap_or_default())
@@ -239,6 +251,10 @@ fn note(note: &JobNote) -> String {
         }
         JobNote::Rescaled(rescaled) => self::rescaled(rescaled),
         JobNote::NotRescaled { cause } => format!("not rescaled: {cause}"),
+        JobNote::ParallelismForgotten(AskedParallelism { declared, asked }) => {
+            format!("parallelism {asked} for {declared} forgotten")
+        }
+        JobNote::ParallelismNotRecorded { cause } => format!("parallelism not recorded: {cause}"),
         JobNote::AttemptFailed {
             attempt,
             reason,

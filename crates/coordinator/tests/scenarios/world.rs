@@ -17,6 +17,7 @@
 //! boot                                       all of the above until every subtask runs
 //! ack CHK S [file=F,…] [attempt=N]           `file=each`: a file per subtask
 //! decline CHK S REASON
+//! recorded [outcome]                         the parallelism is recorded (with `records=slow`)
 //! published CHK [outcome] · stored CHK [outcome]
 //! complete CHK                               ack by all, published, stored
 //! ended S · committed CHK S
@@ -67,6 +68,8 @@ pub(crate) struct World {
     requests: Cell<u64>,
     /// Whether deletions report back only when a command says so.
     slow_deletions: bool,
+    /// Whether the parallelism is recorded only when a command says so.
+    slow_records: bool,
     discarded: BTreeSet<String>,
     /// The folders of savepoints.
     locations: BTreeMap<CheckpointId, SnapshotLocation>,
@@ -104,6 +107,10 @@ impl World {
         let facts = DurableFacts {
             checkpoint_max: CheckpointId(number("used")),
             attempt_max: AttemptNumber(number("attempts")),
+            asked: command
+                .options
+                .get("asked")
+                .map(|asked| parse::asked(asked)),
         };
         self.attempt = number("attempts");
         let settings = parse::settings(&command.options);
@@ -113,6 +120,7 @@ impl World {
             origin: origin.map(|id| parse::origin(id.parse().unwrap(), &self.graph)),
             ..Recovery::default()
         };
+        self.slow_records = command.options.contains_key("records");
         self.slow_deletions = command.options.contains_key("deletions");
         let job = Job::new(JobId(1), self.graph.clone(), settings, recovery);
         let scaling = Scaling::new(self.graph.clone(), vec![], &[]);
@@ -133,6 +141,11 @@ impl World {
         self.job().step(now, event, &mut actions);
         actions.iter().for_each(|action| self.note(action));
         let mut shown: Vec<String> = actions.iter().map(render::action).collect();
+        let records = |action: &JobAction| matches!(action, JobAction::RecordParallelism { .. });
+        if !self.slow_records && actions.iter().any(records) {
+            let outcome = WriteOutcome::Done;
+            shown.extend(self.step(JobEvent::ParallelismRecorded { outcome }));
+        }
         if self.slow_deletions {
             return shown;
         }
@@ -322,6 +335,9 @@ impl World {
             "published" => JobEvent::MetadataPublished {
                 checkpoint: parse::checkpoint(command.words[1]),
                 outcome: parse::outcome(command.word(2)),
+            },
+            "recorded" => JobEvent::ParallelismRecorded {
+                outcome: parse::outcome(command.word(1)),
             },
             "stored" => JobEvent::PointerStored {
                 checkpoint: parse::checkpoint(command.words[1]),

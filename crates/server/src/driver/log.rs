@@ -1,6 +1,7 @@
 //! What the log says of a job's news.
 
 use tidegate_coordinator::JobNote;
+use tidegate_types::AskedParallelism;
 
 use super::recovery::Milestone;
 
@@ -40,6 +41,18 @@ pub(super) fn log(note: &JobNote) {
         }
         JobNote::NotRescaled { cause } => {
             tracing::warn!(%cause, "the job was not rescaled");
+        }
+        JobNote::ParallelismForgotten(AskedParallelism { declared, asked }) => {
+            tracing::info!(
+                "the job was rescaled to {asked} when it had been started with a parallelism of \
+                 {declared}; it has been started with another one now, which holds"
+            );
+        }
+        JobNote::ParallelismNotRecorded { cause } => {
+            tracing::warn!(
+                cause,
+                "whoever goes on with the job may not know that it has been rescaled"
+            );
         }
     }
 }

@@ -16,6 +16,7 @@ mod min_pause;
 mod outcomes;
 mod output;
 mod ownership;
+mod parallelism;
 mod reachable;
 mod requests;
 mod restorable;
@@ -32,6 +33,7 @@ pub(crate) use attempts::Attempts;
 pub(crate) use cut::{Cut, ENUMERATOR, SHARED, SPLITS, mixed};
 pub(crate) use ids::Ids;
 pub(crate) use output::Output;
+pub(crate) use parallelism::Parallelism;
 pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
 pub(crate) use deletions::deletions_keep_up;
@@ -89,6 +91,7 @@ pub(crate) struct Invariants {
     pub(crate) cut: Cut,
     pub(crate) ids: Ids,
     pub(crate) output: Output,
+    pub(crate) parallelism: Parallelism,
     pub(crate) savepoints: Savepoints,
     pub(crate) transactions: Transactions,
 }

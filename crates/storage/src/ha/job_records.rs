@@ -1,5 +1,5 @@
 //! What a job keeps in its [`RecordStore`]: its identity, counters, pointers to completed
-//! checkpoints, its origin, its end.
+//! checkpoints, its origin, the parallelism that somebody asked for, its end.
 //!
 //! Invariants: numbers handed out are durable before anybody sees them; counters exist whenever the
 //! identity does; a pointer and an origin are written once and never changed; what has been
@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_types::{AttemptNumber, CheckpointId, JobId};
+use tidegate_types::{AskedParallelism, AttemptNumber, CheckpointId, JobId};
 use uuid::Uuid;
 
 use super::pointer::{CheckpointPointer, Origin};
@@ -17,6 +17,7 @@ use crate::elsewhere::Elsewhere;
 use crate::error::StorageError;
 use crate::names::{
     self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, DISCARDED, ELSEWHERE, FINISHED, IDENTITY, ORIGIN,
+    PARALLELISM,
 };
 use crate::record;
 
@@ -260,6 +261,40 @@ impl JobRecords {
     pub(crate) async fn discarded(&self) -> Result<Option<CheckpointId>, StorageError> {
         let found = self.last_checkpoint(DISCARDED, &record::DISCARDED).await?;
         Ok(found.map(|(checkpoint, _)| checkpoint))
+    }
+
+    /// Records the parallelism that somebody asked for, instead of what there is; `None` removes
+    /// that.
+    pub(crate) async fn record_parallelism(&self, asked: Option<AskedParallelism>) -> Written {
+        let found = match self.store.read(PARALLELISM).await {
+            Ok(found) => found,
+            Err(error) => return Written::NotDone(error),
+        };
+        match (asked, found) {
+            (None, None) => Written::Done,
+            (None, Some(_)) => self.store.remove(PARALLELISM).await,
+            (Some(AskedParallelism { declared, asked }), found) => {
+                let expected = found.map_or(Expected::Absent, |f| Expected::Version(f.version));
+                let job = self.job.to_string();
+                let values = [&*job, &declared.to_string(), &asked.to_string()];
+                let bytes = record::PARALLELISM.encode(&values).into();
+                self.store.write(PARALLELISM, bytes, expected).await
+            }
+        }
+    }
+
+    /// The parallelism that somebody asked for, if one is recorded.
+    pub(crate) async fn asked_parallelism(&self) -> Result<Option<AskedParallelism>, StorageError> {
+        let Some(found) = self.store.read(PARALLELISM).await? else {
+            return Ok(None);
+        };
+        let file = self.store.describe(PARALLELISM);
+        let values = record::PARALLELISM.decode(&file, &found.bytes)?;
+        record::check_job(&file, self.job, &values[0])?;
+        Ok(Some(AskedParallelism {
+            declared: record::parse_parallelism(&file, &values[1])?,
+            asked: record::parse_parallelism(&file, &values[2])?,
+        }))
     }
 
     async fn last_checkpoint(

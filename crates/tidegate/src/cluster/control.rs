@@ -195,7 +195,14 @@ fn taken(snapshot: &Snapshot) -> String {
 
 fn rescaled(rescaled: &Rescaled) -> String {
     let downtime = Duration::from_millis(rescaled.downtime_millis);
-    match rescaled.checkpoint {
+    let recorded = match rescaled.recorded {
+        true => "",
+        false => {
+            "; that could not be recorded: whoever goes on with the job if the JobManager fails \
+             runs it as it was started"
+        }
+    };
+    let said = match rescaled.checkpoint {
         None if rescaled.from == rescaled.to => {
             format!("the job runs with a parallelism of {} already", rescaled.to)
         }
@@ -207,7 +214,8 @@ fn rescaled(rescaled: &Rescaled) -> String {
             "rescaled from {} to {} by chk-{checkpoint}, down for {downtime:?}",
             rescaled.from, rescaled.to
         ),
-    }
+    };
+    said + recorded
 }
 
 #[allow(clippy::print_stdout, reason = "what was asked for is what it prints")]

@@ -92,6 +92,15 @@ fn a_running_cluster_is_rescaled_and_stays_exact() {
         let status = String::from_utf8_lossy(&status.stdout).into_owned();
         status.contains("running with a parallelism of 1, 1 restarts")
     });
+    // So does the next JobManager, which was started for a parallelism of 2.
+    for jobmanager in of_kind(cluster.id(), Kind::JobManager) {
+        signal(jobmanager, "KILL");
+    }
+    wait_until("the next JobManager goes on", || {
+        let status = ask(&address, &["status"]);
+        let status = String::from_utf8_lossy(&status.stdout).into_owned();
+        status.contains("running with a parallelism of 1, 0 restarts")
+    });
     eprintln!("{grown}{shrunk}");
     cluster.wait().success();
     assert_exact(&place, &expected);

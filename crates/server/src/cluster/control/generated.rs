@@ -95,6 +95,9 @@ pub struct Rescaled {
     /// from the stop of the last attempt until all subtasks ran
     #[prost(uint64, tag = "4")]
     pub downtime_millis: u64,
+    /// whether whoever goes on with the job runs it so large
+    #[prost(bool, tag = "5")]
+    pub recorded: bool,
 }
 /// Generated client implementations.
 pub mod control_client {

@@ -90,6 +90,7 @@ impl Control for ControlService {
             to: rescaled.to,
             checkpoint: rescaled.checkpoint.map(|checkpoint| checkpoint.0),
             downtime_millis: rescaled.downtime.as_millis() as u64,
+            recorded: rescaled.recorded,
         }))
     }
 }
