@@ -3,6 +3,8 @@
 //! Ordering: an attempt is stopped; what it was finalising is decided; the store is read if a write
 //! to it is in doubt; the restart strategy's delay passes. Only then the next number is reserved.
 
+use std::time::Duration;
+
 use tidegate_types::{AttemptNumber, CompletedCheckpoint};
 
 use crate::action::{JobAction, JobEnd, JobNote, RestartDecision};
@@ -68,7 +70,11 @@ impl Job {
         actions: &mut Vec<JobAction>,
     ) -> Next {
         let failure = self.failure(attempt, reason.clone());
-        let decision = self.restarts.on_failure(self.now.monotonic);
+        let decision = match attempt.is_some() && self.elastic.is_untried() {
+            // The job goes back to what worked. To ask for a rescale must not use up its restarts.
+            true => RestartDecision::RestartAfter(Duration::ZERO),
+            false => self.restarts.on_failure(self.now.monotonic),
+        };
         self.checkpoints.statistics_mut().restarts = self.restarts.count();
         actions.push(JobAction::Note(JobNote::AttemptFailed {
             attempt,

@@ -109,6 +109,11 @@ impl Elastic {
         self.checkpoint_deadline().is_some()
     }
 
+    /// Whether the attempt is the first at its scale, and has not run at full.
+    pub(super) fn is_untried(&self) -> bool {
+        self.rescaling.is_some() && !self.is_checkpointing()
+    }
+
     /// Until when the checkpoint must have completed that a rescale waits for.
     fn checkpoint_deadline(&self) -> Option<Millis> {
         match self.rescaling.as_ref()?.stage {
