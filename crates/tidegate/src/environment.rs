@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tidegate_runtime::source::Source;
 use tidegate_runtime::{JobPlan, StatePlacement};
-use tidegate_server::cluster::{Variable, attend};
+use tidegate_server::cluster::{JobManagerOptions, Variable, attend};
 use tidegate_server::{
     CheckpointLocation, JobClient, JobOptions, JobReport, Observer, OnSigterm, RunError,
     end_on_signals, start_on_cluster,
@@ -185,7 +185,10 @@ impl Environment {
         match cluster::role() {
             Role::Embedded => Ok(tidegate_server::start(plan, &options, observer)?),
             Role::JobManager(jobmanager) => {
-                let jobmanager = jobmanager.options(self.variables);
+                let jobmanager = JobManagerOptions {
+                    variables: self.variables,
+                    ..jobmanager.clone()
+                };
                 let started = start_on_cluster(plan, &options, &jobmanager, observer);
                 Ok(started?)
             }

@@ -18,6 +18,8 @@ use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::parent::{die_with_parent, this_binary};
+use super::settings::Variable;
+use super::task::VARIABLE as TASK;
 use super::taskmanager::TaskManagerError;
 use crate::hex;
 use crate::local_recovery::LocalRecovery;
@@ -51,10 +53,20 @@ pub struct LocalCluster {
     pub insecure: bool,
     /// The job's arguments, and how the JobManager is started besides.
     pub jobmanager: Vec<OsString>,
+    /// What its members are started with besides: settings that they don't read themselves.
+    pub variables: Vec<Variable>,
     /// The cluster's secret; by default a new one.
     pub secret: Option<String>,
     /// The certificates of its members, if they encrypt.
     pub tls: Option<TlsFiles>,
+}
+
+/// Whether another process of a cluster has started this one, and has handed it all settings that
+/// it has read from a file.
+pub fn is_started_by_cluster() -> bool {
+    [MEMBER, TASK]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
 }
 
 /// Whether this process was started by [`run_local_cluster`]; if it was, it dies with that.
@@ -173,9 +185,10 @@ impl Parent {
         let address = self.listener.local_addr()?.to_string();
         let socket = OwnedFd::from(self.listener.try_clone()?);
         let mut command = self.member("jobmanager");
-        command.args(["--listen", &address]);
-        command.args(&self.cluster.jobmanager);
-        command.stdin(Stdio::from(socket));
+        command
+            .args(&self.cluster.jobmanager)
+            .env("TIDEGATE_LISTEN", address)
+            .stdin(Stdio::from(socket));
         Member::start("jobmanager".to_owned(), 0, command)
     }
 
@@ -198,6 +211,7 @@ impl Parent {
         let mut command = this_binary();
         command
             .arg(role)
+            .envs(self.cluster.variables.iter().map(|v| (&v.name, &v.value)))
             .env(MEMBER, std::process::id().to_string())
             .env("TIDEGATE_CLUSTER_SECRET", &self.secret)
             // Ctrl-C is for this process, which tells the JobManager.

@@ -1,12 +1,17 @@
 //! What users of a job can set: by flags, environment variables of the same names, or a file.
 //!
-//! One table, [`SETTINGS`](table::SETTINGS), has every setting. All three ways lead through the
-//! text form of its value, so that they accept the same and complain in the same words. A flag
+//! One table has every setting, of the job ([`SETTINGS`](table::SETTINGS)) and of the parts of a
+//! cluster ([`CLUSTER`](cluster::CLUSTER)). All three ways lead through the text form of its value,
+//! so that they accept the same and complain in the same words. A flag
 //! goes before a variable, a variable before the file, the file before the default. Everything
 //! that is wrong is told at once: texts when arguments are parsed, values that don't fit together
 //! when the [`Environment`](crate::Environment) is made, so that a program may fill in its own
 //! defaults in between.
+//!
+//! A process that another one of the cluster has started reads no file, which may lie on another
+//! machine, or say something else by now: it is handed what the other one has read, as variables.
 
+mod cluster;
 #[cfg(test)]
 mod damage;
 mod file;
@@ -29,13 +34,15 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use tidegate_coordinator::{RestartStrategy, Retention};
 use tidegate_server::OnSigterm;
-use tidegate_server::cluster::Variable;
+use tidegate_server::cluster::{Variable, is_started_by_cluster};
 use tidegate_types::{AlignmentMode, RestoreMode};
 
+use cluster::ClusterArgs;
 pub use problem::InvalidSettings;
 use problem::{Given, Origin, Problem};
 pub(crate) use resolve::{BUFFER_TIMEOUT_DEFAULT, misspelt_variables};
-use table::{CONFIG, Kind, SETTINGS, Setting};
+pub(crate) use table::Part;
+use table::{CONFIG, Kind, Setting};
 pub use text::{ByteSize, CheckpointInterval, CheckpointStorage, TolerableFailures};
 
 /// The settings that every job has. Flatten them into the job's own arguments:
@@ -107,9 +114,17 @@ pub struct Args {
     pub buffer_timeout: Option<Duration>,
     /// Print neither progress nor summary. Default false.
     pub quiet: Option<bool>,
+    /// What a part of a cluster is told besides.
+    cluster: ClusterArgs,
     /// Where what was given was given, by name of the setting.
     origins: BTreeMap<&'static str, Origin>,
 }
+
+/// What a job takes for itself.
+const JOB: &[Part] = &[Part::Job];
+
+/// Under which `--help` lists the settings of the job.
+const HEADING: &str = "Tidegate";
 
 /// Reads the text of a configuration file as `--config` would, and all that it says; for the fuzz
 /// targets (`fuzz/`) and for tests.
@@ -122,16 +137,49 @@ pub(crate) fn read_config(text: &str) -> Result<Args, InvalidSettings> {
     Ok(args)
 }
 
+/// Adds the flags of what is for one of these parts, and `--config` if there is none yet.
+pub(crate) fn with_flags(command: Command, parts: &[Part]) -> Command {
+    let settings = Setting::all().filter(|setting| setting.is_of(parts));
+    let command = settings.fold(command, |command, setting| {
+        command.arg(setting_flag(setting))
+    });
+    if command.get_arguments().any(|arg| arg.get_id() == CONFIG) {
+        return command;
+    }
+    let file = "A TOML file with settings, each under the name of its flag";
+    command.arg(flag(CONFIG, "FILE", file).help_heading(HEADING))
+}
+
 impl Args {
+    /// What the command line, the environment and the file say of what is for one of these parts.
+    ///
+    /// # Errors
+    /// Every text that is wrong.
+    pub(crate) fn of(parts: &[Part], matches: &ArgMatches) -> Result<Self, InvalidSettings> {
+        let mut args = Args::default();
+        args.take(parts, matches, is_started_by_cluster())?;
+        Ok(args)
+    }
+
     /// Takes what the command line and the environment give, then what the file has besides.
-    fn take(&mut self, matches: &ArgMatches) -> Result<(), InvalidSettings> {
+    /// `handed`: another process has read the file.
+    fn take(
+        &mut self,
+        parts: &[Part],
+        matches: &ArgMatches,
+        handed: bool,
+    ) -> Result<(), InvalidSettings> {
         let mut problems = Vec::new();
-        let mut given_now = Vec::new();
-        for setting in SETTINGS {
-            let Some((given, is_unicode)) = given(matches, setting.name) else {
+        let mut settled = Vec::new();
+        for setting in Setting::all() {
+            if !setting.is_of(parts) {
+                settled.push(setting.name);
+                continue;
+            }
+            let Some((given, is_unicode)) = given(matches, setting.name, handed) else {
                 continue;
             };
-            given_now.push(setting.name);
+            settled.push(setting.name);
             let text = given.text.clone();
             let outcome = match is_unicode {
                 true => self.set(setting, &text, given),
@@ -139,11 +187,12 @@ impl Args {
             };
             problems.extend(outcome.err());
         }
-        if let Some((config, _)) = given(matches, CONFIG)
+        if !handed
+            && let Some((config, _)) = given(matches, CONFIG, handed)
             && let Some(path) = matches.get_one::<OsString>(CONFIG).map(Path::new)
         {
             match std::fs::read_to_string(path) {
-                Ok(text) => self.take_file(path, &text, &given_now, &mut problems),
+                Ok(text) => self.take_file(path, &text, &settled, &mut problems),
                 Err(cause) => problems.push(Problem::Unreadable {
                     given: config,
                     cause,
@@ -153,18 +202,18 @@ impl Args {
         InvalidSettings::check(problems)
     }
 
-    /// Takes what a file has, apart from settings that something more important has given. Those
-    /// are checked all the same.
+    /// Takes what a file has, apart from settings that are another part's, or that something more
+    /// important has given. Those are checked all the same.
     fn take_file(
         &mut self,
         path: &Path,
         text: &str,
-        overridden: &[&str],
+        settled: &[&str],
         problems: &mut Vec<Problem>,
     ) {
         for entry in file::entries(path, text) {
             let outcome = entry.and_then(|entry| {
-                if overridden.contains(&entry.setting.name) {
+                if settled.contains(&entry.setting.name) {
                     Args::default().set(entry.setting, &entry.text, entry.given)
                 } else {
                     self.set(entry.setting, &entry.text, entry.given)
@@ -174,15 +223,27 @@ impl Args {
         }
     }
 
-    /// Everything that is set, as variables that mean the same to a process without flags or file.
+    /// Everything that is set of the job, as variables that mean the same to a process without
+    /// flags or file.
     pub(crate) fn variables(&self) -> Vec<Variable> {
+        self.variables_of(|setting| setting.is_of(&[Part::Job]))
+    }
+
+    /// Everything that the file has set, as variables that mean the same to a process without it.
+    fn variables_of_file(&self) -> Vec<Variable> {
+        let origin = |setting: &Setting| self.origins.get(setting.name);
+        self.variables_of(|setting| matches!(origin(setting), Some(Origin::File { .. })))
+    }
+
+    fn variables_of(&self, which: impl Fn(&Setting) -> bool) -> Vec<Variable> {
         let variable = |setting: &Setting| {
             Some(Variable {
                 name: setting.variable(),
                 value: (setting.field.get)(self)?,
             })
         };
-        SETTINGS.iter().filter_map(variable).collect()
+        let settings = Setting::all().filter(|setting| which(setting));
+        settings.filter_map(variable).collect()
     }
 
     fn set(&mut self, setting: &Setting, text: &str, given: Given) -> Result<(), Problem> {
@@ -197,8 +258,11 @@ impl Args {
 }
 
 /// What the command line or else the environment says, and whether that is Unicode.
-fn given(matches: &ArgMatches, name: &'static str) -> Option<(Given, bool)> {
+fn given(matches: &ArgMatches, name: &'static str, handed: bool) -> Option<(Given, bool)> {
+    // Of a program whose arguments don't contain ours, there is no such flag.
+    matches.try_contains_id(name).ok()?;
     let origin = match matches.value_source(name)? {
+        ValueSource::EnvVariable if handed => Origin::Handed,
         ValueSource::EnvVariable => Origin::Variable,
         _ => Origin::Flag,
     };
@@ -218,7 +282,6 @@ fn flag(name: &'static str, value: &'static str, help: &str) -> Arg {
         .env(Setting::variable_of(name))
         .hide_env_values(true)
         .help(help.to_owned())
-        .help_heading("Tidegate")
         .value_parser(ValueParser::os_string())
 }
 
@@ -231,7 +294,12 @@ fn setting_flag(setting: &Setting) -> Arg {
         help = format!("{help} [default: {}]", setting.default);
     }
     let advice = plain(setting.advice);
-    let arg = flag(setting.name, setting.value, &help).long_help(format!("{help}\n({advice})"));
+    let arg = flag(setting.name, setting.value, &help)
+        .long_help(format!("{help}\n({advice})"))
+        .help_heading(match setting.is_of(JOB) {
+            true => HEADING,
+            false => "Cluster",
+        });
     match setting.kind {
         Kind::Switch => arg
             .num_args(0..=1)
@@ -243,13 +311,7 @@ fn setting_flag(setting: &Setting) -> Arg {
 
 impl clap::Args for Args {
     fn augment_args(command: Command) -> Command {
-        let file = "A TOML file with settings, each under the name of its flag";
-        SETTINGS
-            .iter()
-            .fold(command, |command, setting| {
-                command.arg(setting_flag(setting))
-            })
-            .arg(flag(CONFIG, "FILE", file))
+        with_flags(command, JOB)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -265,7 +327,7 @@ impl FromArgMatches for Args {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.take(matches)
+        self.take(JOB, matches, is_started_by_cluster())
             .map_err(|problems| clap::Error::raw(ErrorKind::InvalidValue, problems.to_string()))
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Origin {
     Flag,
     /// In the environment.
     Variable,
+    /// By another process of the cluster, which has started this one; to that, in any way.
+    Handed,
     /// In a file.
     File {
         /// The file.
@@ -48,6 +50,7 @@ impl fmt::Display for Given {
             Origin::Flag if text.is_empty() => write!(f, "`--{name} ''`"),
             Origin::Flag => write!(f, "`--{name} {text}`"),
             Origin::Variable => write!(f, "`{}={text}`", Setting::variable_of(name)),
+            Origin::Handed => write!(f, "`{name} = {text}`"),
             Origin::File { path, line } => {
                 write!(
                     f,
@@ -135,7 +138,7 @@ struct Whence<'a>(Option<&'a Origin>, &'a str);
 impl fmt::Display for Whence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            None | Some(Origin::Flag) => Ok(()),
+            None | Some(Origin::Flag | Origin::Handed) => Ok(()),
             Some(Origin::Variable) => write!(f, ", from `{}`", Setting::variable_of(self.1)),
             Some(Origin::File { path, line }) => {
                 write!(f, ", from line {line} of `{}`", path.display())
@@ -144,7 +147,7 @@ impl fmt::Display for Whence<'_> {
     }
 }
 
-/// Everything that is wrong with the settings of a job; at least one thing. Displays all of it.
+/// Everything that is wrong with settings; at least one thing. Displays all of it.
 #[derive(Debug)]
 pub struct InvalidSettings(Vec<Problem>);
 
@@ -160,6 +163,12 @@ impl InvalidSettings {
     /// One message for each problem.
     pub fn messages(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(Problem::to_string)
+    }
+}
+
+impl From<Problem> for InvalidSettings {
+    fn from(problem: Problem) -> Self {
+        InvalidSettings(vec![problem])
     }
 }
 

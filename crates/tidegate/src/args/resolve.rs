@@ -11,7 +11,7 @@ use tidegate_types::{AlignmentMode, SnapshotFormat, SnapshotLocation};
 use url::Url;
 
 use super::problem::{Given, InvalidSettings, Origin, Problem};
-use super::table::{CONFIG, SETTINGS, Setting};
+use super::table::{CONFIG, Setting};
 use super::text::{ByteSize, CheckpointInterval, CheckpointStorage, TolerableFailures};
 use super::{Args, Kind};
 
@@ -195,7 +195,7 @@ impl Args {
     }
 
     /// What a setting is set to and where, for messages.
-    fn given(&self, name: &'static str) -> Given {
+    pub(super) fn given(&self, name: &'static str) -> Given {
         let setting = Setting::find(name);
         let text = setting.and_then(|setting| (setting.field.get)(self));
         let text = text.unwrap_or_default();
@@ -223,7 +223,7 @@ pub(crate) fn misspelt_variables(
 ) -> Vec<(String, &'static str)> {
     let is_known = |name: &str| {
         let known = |setting: &Setting| setting.variable() == name;
-        SETTINGS.iter().any(known) || name == Setting::variable_of(CONFIG)
+        Setting::all().any(known) || name == Setting::variable_of(CONFIG)
     };
     names
         .filter(|name| !is_known(name))

@@ -1,8 +1,8 @@
 //! Every setting there is, once: its name, what it means, and how it is read and shown.
 //!
 //! Flags, variables, keys of the file, `--help`, errors and `docs/configuration.md` are all made
-//! from [`SETTINGS`]. Defaults stand here as text and in the structs that the text is compared
-//! with by a test.
+//! from [`SETTINGS`], those of a job, and [`CLUSTER`], those of the parts of a cluster. Defaults
+//! stand here as text and in the structs that the text is compared with by a test.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tidegate_server::OnSigterm;
 use tidegate_types::{AlignmentMode, RestoreMode};
 
 use super::Args;
+use super::cluster::CLUSTER;
 use super::text::{
     Allowed, ByteSize, CheckpointInterval, CheckpointStorage, TextForm, TolerableFailures,
 };
@@ -29,6 +30,21 @@ pub(crate) enum Kind {
     Switch,
 }
 
+/// Whom a setting is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A job, wherever it runs.
+    Job,
+    /// The JobManager, of a local cluster too.
+    JobManager,
+    /// A TaskManager, unless a local cluster has started it.
+    TaskManager,
+    /// A cluster of processes on one machine.
+    LocalCluster,
+    /// Whoever asks something of a job on a cluster.
+    Request,
+}
+
 /// One setting.
 pub(crate) struct Setting {
     /// Name of the flag (behind `--`) and of the key.
@@ -43,6 +59,8 @@ pub(crate) struct Setting {
     pub(crate) meaning: &'static str,
     /// When to choose another value.
     pub(crate) advice: &'static str,
+    /// Whom it is for.
+    pub(crate) of: &'static [Part],
     /// Its place in [`Args`].
     pub(crate) field: Field,
 }
@@ -57,23 +75,53 @@ pub(crate) struct Field {
     pub(crate) allowed: fn() -> Allowed,
 }
 
+/// A field of its own type.
 macro_rules! field {
-    ($field:ident: $value:ty) => {
+    ($($field:ident).+: $value:ty) => {
         Field {
             set: |args, text| {
-                args.$field = Some(<$value>::parse(text)?);
+                args.$($field).+ = Some(<$value as TextForm>::parse(text)?);
                 Ok(())
             },
-            get: |args| args.$field.as_ref().map(TextForm::text),
+            get: |args| args.$($field).+.as_ref().map(TextForm::text),
             allowed: <$value as TextForm>::allowed,
         }
     };
 }
 
+/// A field whose text may be anything but empty, for now; what it should be follows.
+macro_rules! text {
+    ($($field:ident).+, $allowed:expr) => {
+        Field {
+            set: |args, text| {
+                if text.is_empty() {
+                    return Err($allowed.into());
+                }
+                args.$($field).+ = Some(text.to_owned());
+                Ok(())
+            },
+            get: |args| args.$($field).+.clone(),
+            allowed: || $allowed.into(),
+        }
+    };
+}
+
+pub(super) use {field, text};
+
 impl Setting {
+    /// Every setting there is, those of the job first.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().chain(CLUSTER)
+    }
+
+    /// Whether it is for one of these.
+    pub(crate) fn is_of(&self, parts: &[Part]) -> bool {
+        self.of.iter().any(|part| parts.contains(part))
+    }
+
     /// The setting of this name.
     pub(crate) fn find(name: &str) -> Option<&'static Setting> {
-        SETTINGS.iter().find(|setting| setting.name == name)
+        Self::all().find(|setting| setting.name == name)
     }
 
     /// The environment variable of the same name.
@@ -89,7 +137,7 @@ impl Setting {
     /// The setting whose name is so much like this one that it was probably meant.
     pub(crate) fn nearest(name: &str) -> Option<&'static str> {
         let name = name.to_lowercase().replace('_', "-");
-        let names = SETTINGS.iter().map(|setting| setting.name).chain([CONFIG]);
+        let names = Self::all().map(|setting| setting.name).chain([CONFIG]);
         names
             .map(|known| (distance(known, &name), known))
             .filter(|(distance, known)| *distance <= known.len() / 4)
@@ -118,7 +166,10 @@ fn distance(one: &str, other: &str) -> usize {
 /// Names the file. Not among [`SETTINGS`], because it can't stand in the file.
 pub(crate) const CONFIG: &str = "config";
 
-/// All settings, in the order of `--help` and of the documentation.
+/// A path or URL; what it stands for is found out when it is used.
+const PLACE: &str = "a path or a `file://` URL";
+
+/// All settings of a job, in the order of `--help` and of the documentation.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         name: "parallelism",
@@ -127,6 +178,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "1",
         meaning: "subtasks of operators that don't say otherwise, and worker threads",
         advice: "raise it up to the number of cores; state moves along at the next start",
+        of: &[Part::Job],
         field: field!(parallelism: NonZeroU32),
     },
     Setting {
@@ -138,6 +190,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   missing; it gets its own back when they are there again; without it the job \
                   waits for all",
         advice: "set it if late results are worse than few machines",
+        of: &[Part::Job],
         field: field!(parallelism_min: NonZeroU32),
     },
     Setting {
@@ -148,6 +201,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "with `parallelism-min`, for how long the number of slots must have been the same \
                   before the job is fitted to it",
         advice: "lower it to run smaller sooner; raise it if TaskManagers take longer to come back",
+        of: &[Part::Job],
         field: field!(stabilization_timeout: Duration),
     },
     Setting {
@@ -158,7 +212,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "where checkpoints are kept: a path or a `file://` URL; without it nothing \
                   outlives the process, and transactional sinks are refused",
         advice: "set it for every job whose results matter",
-        field: field!(checkpoint_dir: String),
+        of: &[Part::Job],
+        field: text!(checkpoint_dir, PLACE),
     },
     Setting {
         name: "checkpoint-storage",
@@ -169,6 +224,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   (`filesystem`), or with everything else into `_metadata` (`jobmanager`), which \
                   takes up to 5 MiB per subtask and declines what is larger",
         advice: "choose `jobmanager` for jobs with little state and many checkpoints",
+        of: &[Part::Job],
         field: field!(checkpoint_storage: CheckpointStorage),
     },
     Setting {
@@ -179,6 +235,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "keyed state of at most this size goes into `_metadata` and not into a file of \
                   its own, at most `1MiB`; with `0B` every subtask with state has a file",
         advice: "raise it if many subtasks hold little state; lower it if `_metadata` grows large",
+        of: &[Part::Job],
         field: field!(state_inline_threshold: ByteSize),
     },
     Setting {
@@ -190,6 +247,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   the files of that; now and then it writes everything, so that a restore stays \
                   bounded",
         advice: "set it if state is large and little of it changes from one checkpoint to the next",
+        of: &[Part::Job],
         field: field!(incremental_checkpoints: bool),
     },
     Setting {
@@ -202,6 +260,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   job without `checkpoint-dir`",
         advice: "lower it to replay less after a failure and publish sooner; raise it for less \
                  overhead and larger output files",
+        of: &[Part::Job],
         field: field!(checkpoint_interval: CheckpointInterval),
     },
     Setting {
@@ -212,6 +271,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "a checkpoint that takes longer is aborted and counts as failed; at least `1ms`",
         advice: "raise it if large state or slow storage needs the time; lower it to notice stuck \
                  checkpoints sooner",
+        of: &[Part::Job],
         field: field!(checkpoint_timeout: Duration),
     },
     Setting {
@@ -222,6 +282,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "least time from the completion of a checkpoint to the next periodic one; \
                   savepoints don't wait for it",
         advice: "raise it if checkpoints are slow and follow each other without rest",
+        of: &[Part::Job],
         field: field!(min_pause: Duration),
     },
     Setting {
@@ -232,6 +293,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "how many checkpoints may be under way at once, at least 1; savepoints and the \
                   final checkpoint don't count",
         advice: "raise it to keep a short interval although each checkpoint takes longer",
+        of: &[Part::Job],
         field: field!(max_concurrent_checkpoints: u32),
     },
     Setting {
@@ -241,6 +303,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "10",
         meaning: "how many checkpoints may fail in a row; one more restarts the job",
         advice: "raise it to outlive longer trouble with storage; lower it to hear of it sooner",
+        of: &[Part::Job],
         field: field!(tolerable_failed_checkpoints: TolerableFailures),
     },
     Setting {
@@ -250,6 +313,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "1",
         meaning: "how many completed checkpoints are kept, at least 1",
         advice: "raise it to have more to go back to; each takes storage",
+        of: &[Part::Job],
         field: field!(retained_checkpoints: u32),
     },
     Setting {
@@ -261,6 +325,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   `retain-on-cancellation` (both), `delete-on-cancellation` (only a failure) or \
                   `no-retention` (neither)",
         advice: "choose another if a job that was cancelled is never to go on",
+        of: &[Part::Job],
         field: field!(checkpoint_retention: Retention),
     },
     Setting {
@@ -270,6 +335,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "10",
         meaning: "how many checkpoints that completed or failed the statistics remember in detail",
         advice: "raise it to look further back; each takes 52 bytes of memory per subtask",
+        of: &[Part::Job],
         field: field!(checkpoint_history: u32),
     },
     Setting {
@@ -279,7 +345,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "(none)",
         meaning: "the folder that savepoints are made in when the request names none",
         advice: "set it if savepoints are taken by hand",
-        field: field!(savepoint_dir: String),
+        of: &[Part::Job],
+        field: text!(savepoint_dir, PLACE),
     },
     Setting {
         name: "restore-from",
@@ -289,7 +356,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "the folder of a savepoint or checkpoint that the job starts from, as long as it \
                   has no completed checkpoint of its own",
         advice: "set it to start a new version, a copy or a renamed job from old state",
-        field: field!(restore_from: String),
+        of: &[Part::Job],
+        field: text!(restore_from, PLACE),
     },
     Setting {
         name: "restore-mode",
@@ -299,6 +367,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "whose that snapshot is then: it stays yours and is never changed (`no-claim`), \
                   or it becomes the job's, which deletes it when newer ones replace it (`claim`)",
         advice: "choose `claim` for checkpoints that nothing else needs",
+        of: &[Part::Job],
         field: field!(restore_mode: RestoreMode),
     },
     Setting {
@@ -309,6 +378,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "restore although the checkpoint holds state of operators that the job no longer \
                   has, and drop that state",
         advice: "set it once, after removing or renaming operators on purpose",
+        of: &[Part::Job],
         field: field!(allow_non_restored_state: bool),
     },
     Setting {
@@ -319,6 +389,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "only tell whether the job can be restored, and from what; nothing runs and \
                   nothing is written",
         advice: "set it before starting a changed job on old state",
+        of: &[Part::Job],
         field: field!(dry_run: bool),
     },
     Setting {
@@ -330,6 +401,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   `at-least-once` (nothing waits; after a restart records may be counted twice)",
         advice: "choose `at-least-once` if latency during checkpoints matters more than exact \
                  state",
+        of: &[Part::Job],
         field: field!(mode: AlignmentMode),
     },
     Setting {
@@ -341,6 +413,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
                   `exponential-delay:INITIAL,MAX[,MULTIPLIER[,RESET]]` or \
                   `failure-rate:FAILURES,INTERVAL,DELAY`",
         advice: "choose one that gives up if somebody else restarts the program",
+        of: &[Part::Job],
         field: field!(restart: RestartStrategy),
     },
     Setting {
@@ -351,6 +424,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         meaning: "what SIGTERM and Ctrl-C do to the job: it is suspended, which keeps everything \
                   for the next start (`suspend`), or stopped with a savepoint (`stop`)",
         advice: "choose `stop`, with `savepoint-dir`, if the next start is another version",
+        of: &[Part::Job],
         field: field!(on_sigterm: OnSigterm),
     },
     Setting {
@@ -360,6 +434,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "5ms",
         meaning: "a record waits no longer than this for its batch to fill",
         advice: "raise it for throughput of slow sources; lower it for latency",
+        of: &[Part::Job],
         field: field!(buffer_timeout: Duration),
     },
     Setting {
@@ -369,6 +444,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "false",
         meaning: "print neither progress nor summary",
         advice: "set it where nobody reads standard error",
+        of: &[Part::Job],
         field: field!(quiet: bool),
     },
 ];

@@ -10,6 +10,8 @@ use tidegate_runtime::StatePlacement;
 use tidegate_server::{CheckpointLocation, JobOptions};
 use tidegate_types::SnapshotFormat;
 
+use super::cluster::CLUSTER;
+use super::table::SETTINGS;
 use super::*;
 
 #[derive(Debug, Parser)]
@@ -146,6 +148,14 @@ fn shown(args: &Args) -> Vec<(&'static str, Option<String>)> {
     SETTINGS.iter().map(show).collect()
 }
 
+/// A setting and its value as a line of a file.
+fn line(setting: &Setting, value: &str) -> String {
+    match setting.kind {
+        Kind::Text | Kind::CountOrWord => format!("{} = {value:?}\n", setting.name),
+        Kind::Count | Kind::Switch => format!("{} = {value}\n", setting.name),
+    }
+}
+
 #[test]
 fn flags_and_files_set_the_same() {
     let expected: Vec<_> = SETTINGS
@@ -158,13 +168,9 @@ fn flags_and_files_set_the_same() {
         .collect();
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     assert_eq!(shown(&parse(&flags).unwrap()), expected);
-    let quoted = |setting: &Setting| match setting.kind {
-        Kind::Text | Kind::CountOrWord => format!("{:?}", other(setting)),
-        Kind::Count | Kind::Switch => other(setting).to_owned(),
-    };
     let file: String = SETTINGS
         .iter()
-        .map(|setting| format!("{} = {}\n", setting.name, quoted(setting)))
+        .map(|setting| line(setting, other(setting)))
         .collect();
     assert_eq!(shown(&with_file(&file, &[]).unwrap()), expected);
 }
@@ -447,46 +453,86 @@ fn misspelt_variables_are_noticed_and_others_are_not() {
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 
-/// The table of `docs/configuration.md`.
-fn reference() -> String {
-    let mut table =
-        "| Setting | Default | Meaning | When to change it |\n|---|---|---|---|\n".to_owned();
-    for setting in SETTINGS {
+/// The rows of a table of `docs/configuration.md`; a table of the cluster's has one column more.
+fn reference(settings: &[Setting]) -> String {
+    let of = |setting: &Setting| {
+        let (cluster, all) = (!setting.is_of(JOB), setting.of.len() == 4);
+        let words = setting.of.iter().map(|part| match part {
+            Part::Job => "job",
+            Part::JobManager => "JobManager",
+            Part::TaskManager => "TaskManager",
+            Part::LocalCluster => "local cluster",
+            Part::Request => "requests",
+        });
+        let words: Vec<&str> = words.collect();
+        match cluster {
+            true if all => " all |".to_owned(),
+            true => format!(" {} |", words.join(", ")),
+            false => String::new(),
+        }
+    };
+    let row = |setting: &Setting| {
         let default = match setting.default {
             none if none.starts_with('(') => none.trim_matches(['(', ')']).to_owned(),
             default => format!("`{default}`"),
         };
-        table += &format!(
-            "| `{}` | {default} | {} | {} |\n",
-            setting.name, setting.meaning, setting.advice
-        );
-    }
-    table
+        let Setting {
+            name,
+            meaning,
+            advice,
+            ..
+        } = setting;
+        let of = of(setting);
+        format!("| `{name}` |{of} {default} | {meaning} | {advice} |\n")
+    };
+    let head = match settings[0].is_of(JOB) {
+        true => "| Setting | Default | Meaning | When to change it |\n|---|---|---|---|\n",
+        false => {
+            "| Setting | Of | Default | Meaning | When to change it |\n|---|---|---|---|---|\n"
+        }
+    };
+    settings
+        .iter()
+        .map(row)
+        .fold(head.to_owned(), |table, row| table + &row)
 }
 
-/// With `UPDATE=1` it writes the table instead.
+/// With `UPDATE=1` it writes the tables instead.
 #[test]
 fn the_reference_lists_every_setting_as_it_is() {
-    let docs = fs::read_to_string(DOCS).unwrap();
-    let (begin, end) = ("<!-- settings: begin -->\n", "<!-- settings: end -->\n");
-    let (before, rest) = docs.split_once(begin).unwrap();
-    let (table, after) = rest.split_once(end).unwrap();
-    if std::env::var_os("UPDATE").is_some() {
-        let docs = format!("{before}{begin}\n{}\n{end}{after}", reference());
-        fs::write(DOCS, docs).unwrap();
-        return;
+    for (name, settings) in [("settings", SETTINGS), ("cluster settings", CLUSTER)] {
+        let docs = fs::read_to_string(DOCS).unwrap();
+        let begin = format!("<!-- {name}: begin -->\n");
+        let end = format!("<!-- {name}: end -->\n");
+        let (before, rest) = docs.split_once(&begin).unwrap();
+        let (table, after) = rest.split_once(&end).unwrap();
+        if std::env::var_os("UPDATE").is_some() {
+            let docs = format!("{before}{begin}\n{}\n{end}{after}", reference(settings));
+            fs::write(DOCS, docs).unwrap();
+            continue;
+        }
+        assert_eq!(
+            table.trim(),
+            reference(settings).trim(),
+            "run it with UPDATE=1"
+        );
     }
-    assert_eq!(table.trim(), reference().trim(), "run it with UPDATE=1");
 }
 
 #[test]
-fn the_file_in_the_reference_is_valid() {
+fn the_files_in_the_reference_are_valid() {
     let docs = fs::read_to_string(DOCS).unwrap();
-    let (_, rest) = docs.split_once("```toml\n").unwrap();
-    let (file, _) = rest.split_once("```").unwrap();
-    let args = with_file(file, &[]).unwrap();
-    args.job_options().unwrap();
-    assert!(args.origins.len() >= 4);
+    let files: Vec<&str> = docs
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    let job = with_file(files[0], &[]).unwrap();
+    assert!(job.origins.len() >= 4);
+    let cluster = read_config(files[1]).unwrap();
+    for args in [job, cluster] {
+        args.job_options().unwrap();
+    }
 }
 
 /// Every flag of the README is one, with the default that it has.

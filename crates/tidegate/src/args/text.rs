@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -206,21 +207,17 @@ impl TextForm for bool {
     }
 }
 
-/// A path or URL; what it stands for is found out when it is used.
-impl TextForm for String {
+impl TextForm for IpAddr {
     fn allowed() -> Allowed {
-        "a path or a `file://` URL".into()
+        "an IP address".into()
     }
 
     fn parse(text: &str) -> Result<Self, Allowed> {
-        if text.is_empty() {
-            return Err(Self::allowed());
-        }
-        Ok(text.to_owned())
+        text.parse().map_err(|_| Self::allowed())
     }
 
     fn text(&self) -> String {
-        self.clone()
+        self.to_string()
     }
 }
 

@@ -6,13 +6,14 @@ use std::num::NonZeroU32;
 use std::process::exit;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args as _, FromArgMatches};
+use clap::{ArgMatches, Args as _, Command, FromArgMatches};
 use tidegate_server::cluster::control::{
     ControlClient, ControlError, Rescaled, Snapshot, Traffic, Volume,
 };
 use tidegate_types::ErrorChain;
 
-use super::{ConnectArgs, fail, program};
+use super::{cluster_settings, fail, named, settings};
+use crate::args::{Part, with_flags};
 
 /// What may be asked of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +101,18 @@ struct RescaleArgs {
 
 /// Asks, prints what came of it, and ends the process: with status 1 if it came to nothing.
 pub(super) fn ask(verb: Verb, arguments: &[OsString]) -> ! {
-    let command = ConnectArgs::augment_args(clap::Command::new(verb.word()).about(verb.about()));
+    let parts = &[Part::Request];
+    let command = Command::new(verb.word()).about(verb.about());
+    let command = with_flags(command, parts);
     let command = match verb {
         Verb::Savepoint => SavepointArgs::augment_args(command),
         Verb::Stop => StopArgs::augment_args(command),
         Verb::Rescale => RescaleArgs::augment_args(command),
         Verb::Status | Verb::Checkpoint | Verb::Cancel => command,
     };
-    let command = command.bin_name(format!("{} {}", program(), verb.word()));
-    let matches = command.get_matches_from(arguments);
-    let connect: ConnectArgs = of(&matches);
-    let (addresses, cluster) = connect.resolve();
+    let mut command = named(command, verb.word());
+    let (matches, args) = settings(&mut command, parts, arguments);
+    let (addresses, cluster) = (args.jobmanagers(), cluster_settings(&args));
     let asked = ControlClient::connect(&addresses, &cluster);
     match asked.and_then(|mut job| carry_out(verb, &mut job, &matches)) {
         Ok(said) => print(&said),

@@ -9,6 +9,7 @@ mod by_hand;
 mod certificates;
 #[cfg(feature = "zookeeper")]
 mod chaos;
+mod config;
 mod control;
 #[cfg(feature = "zookeeper")]
 mod ha;
