@@ -56,10 +56,9 @@ pub(crate) fn role() -> &'static Role {
 /// | `taskmanager` | a TaskManager: `--jobmanager host:port --slots 4`, without the job's arguments |
 /// | `status`, `checkpoint`, `savepoint`, `stop`, `cancel`, `rescale` | none: it asks this of the job on a cluster, says what came of it, and exits |
 ///
-/// `<role> --help` tells of more, and `docs/configuration.md`: all that a role is told may also stand
-/// in the environment, or in the file of `--config`. A TaskManager and a local cluster never return from here: they
-/// exit when the job is over. Processes that TaskManagers start get the arguments of the
-/// JobManager.
+/// `<role> --help` tells of more. What a role is told may stand in the environment and in the file
+/// of `--config`, too. A TaskManager and a local cluster never return from here: they exit when the
+/// job is over. Processes that TaskManagers start get the arguments of the JobManager.
 ///
 /// Ends the process with a message if the arguments are wrong, or `--help` is among them.
 ///
