@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use self::case::{Case, System};
-use self::machine::{Machine, Versions};
+pub(crate) use self::machine::Machine;
+use self::machine::Versions;
 use self::report::Report;
 use self::runner::Runner;
 use self::schedule::Turn;

@@ -18,6 +18,14 @@ pub(super) struct Taken {
     pub(super) cpu_seconds: f64,
 }
 
+impl Taken {
+    fn add(&mut self, other: Taken) {
+        self.threads += other.threads;
+        self.resident_bytes += other.resident_bytes;
+        self.cpu_seconds += other.cpu_seconds;
+    }
+}
+
 /// A cluster at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Census {
@@ -35,7 +43,7 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// Of the cluster that the process `root` runs.
+    /// Of the cluster whose JobManager and TaskManagers the process `root` has started.
     ///
     /// # Errors
     /// If `ss` can't be run.
@@ -49,14 +57,7 @@ impl Census {
                     pids.insert(pid, false);
                 }
                 "taskmanager" => {
-                    let Taken {
-                        threads,
-                        resident_bytes,
-                        cpu_seconds,
-                    } = taken(pid);
-                    census.taskmanagers.threads += threads;
-                    census.taskmanagers.resident_bytes += resident_bytes;
-                    census.taskmanagers.cpu_seconds += cpu_seconds;
+                    census.taskmanagers.add(taken(pid));
                     pids.insert(pid, false);
                     for process in children(pid) {
                         census.processes.push(taken(process));

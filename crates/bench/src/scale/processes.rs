@@ -1,22 +1,18 @@
 //! Measures real clusters on loopback, from few processes to many, and extrapolates.
 //!
 //! Each size runs three times: with nothing to do, with a checkpoint a second and nothing else, and
-//! with records at a fixed rate besides. So what comes of progress, of barriers and of records and
-//! their credit is told apart by subtraction, since all of it goes over the same connections.
+//! with records at a fixed rate besides. What goes between processes is counted by the job itself,
+//! by its kind; what the kernel has counted on the same connections stands beside it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::census::Census;
-use super::fit::Fit;
+use super::cluster::{Cluster, Plan};
+use super::figures::{Figures, Sample};
+use super::report::Report;
 use crate::error::{Error, Result};
-
-/// How long a cluster may take until its processes are connected.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures clusters of processes on loopback, fits what they take to their number, and
 /// extrapolates.
@@ -24,181 +20,105 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Processes {
     /// How many processes, one worker each.
     #[arg(long, value_delimiter = ',', default_value = "2,4,8,16,32")]
-    processes: Vec<u32>,
+    pub(super) processes: Vec<u32>,
 
     /// For which numbers to say what the fit says.
     #[arg(long, value_delimiter = ',', default_value = "64,128")]
-    extrapolate: Vec<u32>,
+    pub(super) extrapolate: Vec<u32>,
 
     /// Records per second of the whole job, where there are any.
-    #[arg(long, default_value_t = 50_000)]
-    rate: u32,
+    #[arg(long, default_value_t = 20_000)]
+    pub(super) rate: u32,
 
     /// For how long to look at each.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) seconds: u64,
 
-    /// The job: `cargo build --release --example throughput` makes it.
+    /// The job: `cargo build --release -p tidegate --example throughput` makes it.
     #[arg(long, default_value = "target/release/examples/throughput")]
-    program: PathBuf,
+    pub(super) program: PathBuf,
+
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 /// What a cluster has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Load {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// To be there.
     Nothing,
+    /// A checkpoint a second.
     Checkpoints,
-    Records,
+    /// So many records a second besides.
+    Records(u32),
 }
 
-const LOADS: [Load; 3] = [Load::Nothing, Load::Checkpoints, Load::Records];
+impl Load {
+    /// Records per second, and the interval of checkpoints.
+    pub(super) fn settings(self) -> (f64, &'static str) {
+        // A source must have some rate; this one has its next record in a quarter of an hour.
+        match self {
+            Load::Nothing => (0.001, "off"),
+            Load::Checkpoints => (0.001, "1s"),
+            Load::Records(rate) => (f64::from(rate), "1s"),
+        }
+    }
+}
 
-/// What is measured, by its name.
-type Measured = BTreeMap<&'static str, f64>;
+impl std::fmt::Display for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Load::Nothing => f.write_str("nothing to do"),
+            Load::Checkpoints => f.write_str("a checkpoint a second"),
+            Load::Records(rate) => write!(f, "{rate} records and a checkpoint a second"),
+        }
+    }
+}
 
-/// Measures all sizes.
+/// Measures all sizes, and prints what comes of it.
 ///
 /// # Errors
 /// If a cluster doesn't start, or can't be looked at.
 #[allow(clippy::print_stdout)] // what the program is for
 pub(crate) fn run(options: &Processes) -> Result<()> {
-    for load in LOADS {
-        let mut all: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-        println!("\n{load:?}");
-        for &count in &options.processes {
-            let measured = measure(options, count, load)?;
-            let shown: Vec<String> = measured
-                .iter()
-                .map(|(name, value)| format!("{name} {value:.2}"))
-                .collect();
-            println!("  N = {count:<3} {}", shown.join(", "));
-            for (name, value) in measured {
-                all.entry(name).or_default().push((f64::from(count), value));
-            }
+    let mut report = Report::new(options);
+    for load in [
+        Load::Nothing,
+        Load::Checkpoints,
+        Load::Records(options.rate),
+    ] {
+        for &processes in &options.processes {
+            eprintln!("{processes} processes, {load}");
+            report.add(load, processes, measure(options, processes, load)?);
         }
-        for (name, points) in all {
-            let Some(fit) = Fit::of(&points) else {
-                continue;
-            };
-            let further: Vec<String> = options
-                .extrapolate
-                .iter()
-                .map(|n| format!("N = {n}: {:.1}", fit.at(f64::from(*n))))
-                .collect();
-            println!("  {name:32} ≈ {fit}; {}", further.join(", "));
-        }
+    }
+    match options.json {
+        true => println!("{}", report.to_json()),
+        false => print!("{report}"),
     }
     Ok(())
 }
 
-fn measure(options: &Processes, count: u32, load: Load) -> Result<Measured> {
-    let folder = tempfile::tempdir().map_err(Error::io("make", "a temporary folder"))?;
-    let cluster = Cluster::start(options, count, load, folder.path())?;
-    cluster.wait_until_connected(count)?;
-    // What starting has left behind is over.
+fn measure(options: &Processes, processes: u32, load: Load) -> Result<Figures> {
+    let mut cluster = Cluster::start(Plan {
+        program: &options.program,
+        processes,
+        load,
+    })?;
+    // What starting has left behind is over then.
     std::thread::sleep(Duration::from_secs(2));
-    let before = Census::take(cluster.0.id())?;
-    let began = Instant::now();
+    cluster.settle(load)?;
+    let before = Sample::take(&mut cluster)?;
     std::thread::sleep(Duration::from_secs(options.seconds));
-    let after = Census::take(cluster.0.id())?;
-    Ok(compare(&before, &after, began.elapsed().as_secs_f64()))
-}
-
-/// What has changed, per second, and what there is.
-fn compare(before: &Census, after: &Census, seconds: f64) -> Measured {
-    let processes = after.processes.len() as f64;
-    let rate = |after: u64, before: u64| after.saturating_sub(before) as f64 / seconds;
-    let cpu = |census: &Census| census.processes.iter().map(|p| p.cpu_seconds).sum::<f64>();
-    let threads = after
-        .processes
-        .iter()
-        .map(|process| process.threads)
-        .sum::<u64>();
-    let memory = after
-        .processes
-        .iter()
-        .map(|process| process.resident_bytes)
-        .sum::<u64>();
-    let mib = f64::from(1 << 20);
-    BTreeMap::from([
-        ("data segments/s", rate(after.data.0, before.data.0)),
-        ("data KiB/s", rate(after.data.1, before.data.1) / 1024.0),
-        (
-            "control segments/s",
-            rate(after.control.0, before.control.0),
-        ),
-        (
-            "control KiB/s",
-            rate(after.control.1, before.control.1) / 1024.0,
-        ),
-        ("threads per process", threads as f64 / processes),
-        ("MiB per process", memory as f64 / processes / mib),
-        (
-            "processes' CPU ms/s",
-            1e3 * (cpu(after) - cpu(before)) / seconds,
-        ),
-        (
-            "JobManager's CPU ms/s",
-            1e3 * (after.jobmanager.cpu_seconds - before.jobmanager.cpu_seconds) / seconds,
-        ),
-        (
-            "JobManager's MiB",
-            after.jobmanager.resident_bytes as f64 / mib,
-        ),
-    ])
-}
-
-/// A local cluster, which is killed when it is dropped, all its processes with it.
-struct Cluster(Child);
-
-impl Cluster {
-    fn start(options: &Processes, count: u32, load: Load, folder: &Path) -> Result<Cluster> {
-        let (rate, interval) = match load {
-            Load::Nothing => (0.001, "off"),
-            Load::Checkpoints => (0.001, "1s"),
-            Load::Records => (f64::from(options.rate), "1s"),
-        };
-        let mut command = Command::new(&options.program);
-        command
-            .arg("local-cluster")
-            .args(["--taskmanagers", &count.to_string(), "--slots", "1"])
-            .args(["--parallelism", &count.to_string(), "--quiet"])
-            .args([
-                "--records",
-                &u64::MAX.to_string(),
-                "--rate",
-                &rate.to_string(),
-            ])
-            .args(["--checkpoint-interval", interval])
-            .arg("--checkpoint-dir")
-            .arg(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let started = command.spawn().map_err(Error::io("run", &options.program));
-        Ok(Cluster(started?))
-    }
-
-    /// Until every process is connected with every other.
-    fn wait_until_connected(&self, count: u32) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let ends = count as usize * (count as usize - 1);
-        while Census::take(self.0.id())?.data_sockets < ends {
-            if Instant::now() > deadline {
-                return Err(Error::Other {
-                    what: "start a cluster",
-                    cause: format!("{count} processes are not connected").into(),
-                });
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // Whatever it has started dies with it.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    cluster.settle(load)?;
+    let after = Sample::take(&mut cluster)?;
+    let expected = u64::from(processes) * u64::from(processes.saturating_sub(1)) / 2;
+    let figures = after.since(&before)?;
+    Error::unless_equal(
+        "connections between processes",
+        expected,
+        after.connections(),
+    )?;
+    Ok(figures)
 }

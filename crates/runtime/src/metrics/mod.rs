@@ -12,7 +12,7 @@ mod transfer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_types::graph::JobGraph;
+use tidegate_types::graph::{JobGraph, OperatorRole};
 use tidegate_types::{CheckpointId, SubtaskId};
 
 use crate::alignment::ChannelIndex;
@@ -68,6 +68,14 @@ impl AttemptMetrics {
     /// Records that a subtask has emitted in this attempt.
     pub fn records_out(&self, subtask: SubtaskId) -> u64 {
         self.counters(subtask).records_out.load(Ordering::Relaxed)
+    }
+
+    /// Records that the sources of `graph`, which these counters are of, have emitted in this
+    /// attempt.
+    pub fn records_of_sources(&self, graph: &JobGraph) -> u64 {
+        let readers = graph.subtasks_where(|op| op.role == OperatorRole::Reader);
+        let emitted = readers.into_iter().map(|reader| self.records_out(reader));
+        emitted.sum()
     }
 
     /// The newest checkpoint whose barrier a subtask has passed on to all its receivers;

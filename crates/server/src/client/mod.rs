@@ -185,6 +185,12 @@ impl JobClient {
         ))
     }
 
+    /// Records that the sources of the attempt that runs have emitted, as of a moment ago (a fifth
+    /// of a second, on a cluster).
+    pub fn records(&self) -> u64 {
+        self.shared.records_of_sources()
+    }
+
     /// What the processes of the attempt that runs have sent each other, as of a moment ago (a
     /// fifth of a second); nothing, if the job runs in one process.
     pub fn traffic(&self) -> Traffic {

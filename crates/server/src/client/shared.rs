@@ -105,6 +105,12 @@ impl Shared {
         lock(&self.view).observed.clone()
     }
 
+    pub(super) fn records_of_sources(&self) -> u64 {
+        let view = lock(&self.view);
+        let observed = view.observed.as_ref();
+        observed.map_or(0, |o| o.metrics.records_of_sources(&view.graph))
+    }
+
     pub(crate) fn publish(&self, statistics: &Statistics) {
         let mut view = lock(&self.view);
         if *view.statistics != *statistics {

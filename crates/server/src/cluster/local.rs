@@ -28,9 +28,9 @@ use crate::termination::SAME_SIGNAL;
 use crate::tls::TlsFiles;
 
 /// The variable that makes a JobManager or TaskManager part of a local cluster: it dies with the
-/// process that started it, whose id this is, and a JobManager listens on the socket that is its
-/// standard input.
-const MEMBER: &str = "TIDEGATE_LOCAL_CLUSTER";
+/// thread that started it, whose process this is the id of, and a JobManager listens on the socket
+/// that is its standard input.
+pub const MEMBER: &str = "TIDEGATE_LOCAL_CLUSTER";
 
 /// How long TaskManagers may take to end by themselves when the job is over.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);

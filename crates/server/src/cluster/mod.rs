@@ -38,7 +38,10 @@ mod taskmanager;
 mod wire;
 
 pub use crate::local_recovery::LocalRecovery;
-pub use local::{LocalCluster, is_member, is_started_by_cluster, run_local_cluster};
+pub use local::{
+    LocalCluster, MEMBER as LOCAL_CLUSTER_MEMBER, is_member, is_started_by_cluster,
+    run_local_cluster,
+};
 pub use process::attend;
 pub(crate) use process::describe;
 pub use settings::{ClusterSettings, JobManagerOptions, TaskManagerOptions, Variable};

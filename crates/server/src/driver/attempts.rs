@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_runtime::{AttemptMetrics, JobPlan};
-use tidegate_types::graph::OperatorRole;
+use tidegate_runtime::AttemptMetrics;
 use tidegate_types::{AttemptNumber, CheckpointId, RestorePlan, Scale};
 
 use crate::waiting::Observed;
@@ -57,23 +56,13 @@ impl Driver {
     /// Records emitted by the job's sources, in all attempts.
     pub(super) fn records(&self) -> u64 {
         let metrics = self.observed.as_ref().map(|observed| &observed.metrics);
-        self.records_before + metrics.map_or(0, |metrics| emitted(&self.plan, metrics))
+        let graph = self.plan.graph();
+        self.records_before + metrics.map_or(0, |metrics| metrics.records_of_sources(graph))
     }
 
     /// Counts what an attempt has emitted; nobody looks at it any more.
     pub(super) fn take_leave_of(&mut self, observed: &Observed) {
-        self.records_before += emitted(&self.plan, &observed.metrics);
+        self.records_before += observed.metrics.records_of_sources(self.plan.graph());
         self.shared.observe(None);
     }
-}
-
-/// Records emitted by the job's sources in one attempt.
-fn emitted(plan: &JobPlan, metrics: &AttemptMetrics) -> u64 {
-    let readers = plan
-        .graph()
-        .subtasks_where(|op| op.role == OperatorRole::Reader);
-    readers
-        .into_iter()
-        .map(|subtask| metrics.records_out(subtask))
-        .sum()
 }

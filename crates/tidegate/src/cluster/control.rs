@@ -163,8 +163,13 @@ fn status(job: &mut ControlClient) -> Result<String, ControlError> {
     let traffic = job.traffic.as_ref().map(traffic).unwrap_or_default();
     Ok(format!(
         "job `{}`: {state} with a parallelism of {}, {} restarts; {} checkpoints completed, {} \
-         failed; {latest}{traffic}",
-        job.name, job.parallelism, job.restarts, job.checkpoints_completed, job.checkpoints_failed,
+         failed; {latest}; {} records read since the last start{traffic}",
+        job.name,
+        job.parallelism,
+        job.restarts,
+        job.checkpoints_completed,
+        job.checkpoints_failed,
+        job.records,
     ))
 }
 
@@ -177,7 +182,7 @@ fn traffic(sent: &Traffic) -> String {
     match *sent == Traffic::default() {
         true => String::new(),
         false => format!(
-            "; messages between its processes since the last start: {} with items, {} with \
+            "; messages between its processes: {} with items, {} with \
              credit, {} about progress",
             volume(sent.items),
             volume(sent.credit),
@@ -239,7 +244,7 @@ mod tests {
         });
         assert_eq!(
             traffic(&sent),
-            "; messages between its processes since the last start: 0 (0 bytes) with items, 3 (192 \
+            "; messages between its processes: 0 (0 bytes) with items, 3 (192 \
              bytes) with credit, 0 (0 bytes) about progress"
         );
     }

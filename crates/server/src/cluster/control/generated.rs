@@ -22,6 +22,9 @@ pub struct Job {
     pub latest: ::core::option::Option<Snapshot>,
     #[prost(message, optional, tag = "8")]
     pub traffic: ::core::option::Option<Traffic>,
+    /// emitted by the sources of the attempt that runs
+    #[prost(uint64, tag = "9")]
+    pub records: u64,
 }
 /// What the processes of the attempt that runs have sent each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

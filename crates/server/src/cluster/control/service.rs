@@ -47,6 +47,7 @@ impl Control for ControlService {
             checkpoints_failed: statistics.failed,
             latest: statistics.latest_completed.clone().map(snapshot),
             traffic: Some(traffic(self.job.traffic())),
+            records: self.job.records(),
         }))
     }
 
