@@ -26,6 +26,20 @@ impl Server {
         Server { shell }
     }
 
+    /// Sends it a signal: `STOP`, `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let shell = self.shell.id();
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        let children = children.unwrap();
+        // The shell's only one: it has the built-in `read` wait besides.
+        let [pid] = children.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("not one server: {children}");
+        };
+        let signal = format!("-{signal}");
+        let sent = Command::new("kill").args([&signal, "--", pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Ends it as `kill -9` does.
     pub(crate) fn kill(&mut self) {
         drop(self.shell.stdin.take());

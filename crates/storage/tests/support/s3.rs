@@ -12,7 +12,7 @@ pub(crate) const BUCKET: &str = "tidegate-test";
 
 pub(crate) struct S3 {
     pub(crate) port: u16,
-    _server: Server,
+    server: Server,
 }
 
 impl S3 {
@@ -24,17 +24,26 @@ impl S3 {
             "no {}: run scripts/setup.sh",
             python.display()
         );
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/s3_server.py");
+        // Tests of other crates start it, too.
+        let script = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let script = script.join("../storage/tests/support/s3_server.py");
         let port = free_port();
         let args = [script.to_str().unwrap(), &port.to_string()];
         let server = Server::start(python.to_str().unwrap(), &args);
         let health = "GET /moto-api/ HTTP/1.0\r\nHost: localhost\r\n\r\n";
         wait_until_ready(port, health, "200 OK");
         create_bucket(port);
-        S3 {
-            port,
-            _server: server,
-        }
+        S3 { port, server }
+    }
+
+    /// Has it stand still: whoever asks it waits for an answer.
+    pub(crate) fn pause(&self) {
+        self.server.signal("STOP");
+    }
+
+    /// Has it go on, with what was asked meanwhile.
+    pub(crate) fn resume(&self) {
+        self.server.signal("CONT");
     }
 }
 

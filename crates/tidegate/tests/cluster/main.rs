@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod by_hand;
 #[cfg(feature = "tls")]
 #[path = "../../../server/src/tls/testing/ca.rs"]
@@ -18,7 +20,7 @@ mod members;
 #[path = "../../examples/support/oracle.rs"]
 mod oracle;
 mod readme;
-#[cfg(feature = "zookeeper")]
+#[cfg(any(feature = "s3", feature = "zookeeper"))]
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
