@@ -1,9 +1,13 @@
 //! A cluster of processes with the settings of `deploy/`.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
-use crate::oracle;
 use crate::support::{Place, Process, example, wait_until};
+use crate::{oracle, repository};
+
+/// Where certificates lie on the machines that `deploy/` is for.
+const CERTIFICATES: &str = "/etc/tidegate/tls/";
 
 /// How one process is started.
 pub(crate) struct Member {
@@ -14,15 +18,18 @@ pub(crate) struct Member {
 pub(crate) struct Cluster {
     place: Place,
     expected: BTreeMap<String, u64>,
+    addresses: String,
     jobmanagers: Vec<Process>,
     taskmanagers: Vec<Process>,
 }
 
 impl Cluster {
     /// Starts them all. What is of other machines becomes what this one has: addresses are on
-    /// loopback, stores are folders; the secret is one, and time is shorter.
+    /// loopback, stores are folders; the secret is one, and time is shorter. Certificates are made
+    /// as the guide says.
     pub(crate) fn start(jobmanagers: Vec<Member>, taskmanagers: Vec<Member>) -> Cluster {
         let place = Place::new();
+        make_certificates(&place);
         let text = place.write("text.txt", crate::support::text::zipf(5, 300));
         let expected = oracle::plain_count(&[text], 30);
         let addresses: Vec<String> = jobmanagers.iter().map(|_| free_address()).collect();
@@ -50,9 +57,23 @@ impl Cluster {
         Cluster {
             place,
             expected,
+            addresses: all,
             jobmanagers,
             taskmanagers,
         }
+    }
+
+    /// Somebody who knows the secret, and has no certificate, isn't let in.
+    pub(crate) fn assert_strangers_are_refused(&self) {
+        let stranger = Member {
+            arguments: vec![
+                "taskmanager".to_owned(),
+                format!("--jobmanager={}", self.addresses),
+            ],
+            variables: BTreeMap::new(),
+        };
+        let stranger = start(stranger, &[], &self.place, &[]).wait();
+        stranger.failure(&["refuses this TaskManager", "it encrypts"]);
     }
 
     fn completed(&self) -> usize {
@@ -110,6 +131,7 @@ fn start(member: Member, instead: &[(&str, &str)], place: &Place, more: &[&str])
             ("TIDEGATE_CHECKPOINT_DIR", _) => format!("{root}checkpoints"),
             ("TIDEGATE_CLUSTER_SECRET", _) => "a secret".to_owned(),
             _ => value
+                .replace(CERTIFICATES, &format!("{root}tls/"))
                 .replace("/data/", &root)
                 .replace("/srv/tidegate/", &root),
         }
@@ -135,6 +157,17 @@ fn start(member: Member, instead: &[(&str, &str)], place: &Place, more: &[&str])
         .map(|(name, value)| (name.as_str(), value.as_str()))
         .collect();
     Process::start_with(&example("wordcount"), &arguments, &variables)
+}
+
+/// With the script that the guide names.
+fn make_certificates(place: &Place) {
+    let made = Command::new("sh")
+        .arg(repository("deploy/certificates.sh"))
+        .arg(place.path("tls"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{said}");
 }
 
 /// A port that is free now.

@@ -43,6 +43,7 @@ fn the_guide_names_no_flag_or_variable_that_there_is_not() {
     // Of other programs, in the commands that are shown.
     let foreign = [
         "--from-literal",
+        "--from-file",
         "--now",
         "--system",
         "--example",

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "tls")]
 use crate::cluster::{Cluster, Member};
 use crate::known::known;
-use crate::manifests::{Node, object, objects};
+use crate::manifests::{Node, object, objects, read};
+use crate::text;
 
 const ROLES: [&str; 2] = ["jobmanager", "taskmanager"];
 
@@ -125,6 +127,39 @@ fn task_managers_know_every_job_manager_by_name_and_fill_the_parallelism() {
 }
 
 #[test]
+fn everybody_encrypts_with_what_the_secret_holds() {
+    for role in ROLES {
+        let mounts = container(role).list("volumeMounts");
+        let tls = mounts.iter().find(|mount| mount.at("name").text() == "tls");
+        let path = tls.unwrap().at("mountPath").text();
+        let expected = [("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt")];
+        for (what, file) in expected {
+            let flag = format!("--tls-{what}={path}/{file}");
+            assert!(arguments(role).contains(&flag), "{flag}");
+        }
+        let insecure = |text: &String| text.to_lowercase().contains("insecure");
+        assert!(!arguments(role).iter().any(insecure));
+        assert!(!variables(role, 0).keys().any(insecure));
+
+        let volumes = stateful_set(role).list("spec.template.spec.volumes");
+        let tls = volumes
+            .iter()
+            .find(|volume| volume.at("name").text() == "tls");
+        let secret = tls.unwrap().at("secret.secretName").text();
+        // Made by either of what the guide says.
+        let made = read("deploy/cert-manager/certificate.yml")
+            .into_iter()
+            .find(|object| object.at("metadata.name").text() == "wordcount");
+        let made = made.unwrap();
+        assert_eq!(made.at("spec.secretName").text(), secret);
+        assert_eq!(made.list("spec.dnsNames")[0].text(), "tidegate");
+        let command = format!("kubectl create secret generic {secret}");
+        assert!(text("docs/deploy.md").contains(&command), "{command}");
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
 fn a_cluster_of_these_pods_loses_two_and_counts_exactly() {
     let member = |role: &str, pod| Member {
         arguments: arguments(role),
@@ -136,6 +171,7 @@ fn a_cluster_of_these_pods_loses_two_and_counts_exactly() {
     };
     let mut cluster = Cluster::start(pods("jobmanager"), pods("taskmanager"));
     cluster.wait_for_checkpoint();
+    cluster.assert_strangers_are_refused();
     cluster.kill_task_manager();
     cluster.kill_leader();
     cluster.finish();

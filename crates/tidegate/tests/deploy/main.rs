@@ -4,10 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[cfg(feature = "tls")]
 mod cluster;
 mod known;
 mod kubernetes;
 mod manifests;
+#[cfg(feature = "tls")]
 #[path = "../../examples/support/oracle.rs"]
 mod oracle;
 #[path = "../support/mod.rs"]

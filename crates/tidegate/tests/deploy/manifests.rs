@@ -60,13 +60,16 @@ impl Node {
 /// All objects of the manifests.
 pub(crate) fn objects() -> Vec<Node> {
     let files = ["jobmanager", "taskmanager", "networkpolicy"];
-    let files = files.map(|file| text(&format!("deploy/kubernetes/{file}.yml")));
-    let documents = files.into_iter().flat_map(|file| {
-        // For the rest of the test, as tests may.
-        let file: &'static str = file.leak();
-        Yaml::load_from_str(file).expect("it is YAML")
-    });
-    documents.map(Node).collect()
+    let files = files.map(|file| read(&format!("deploy/kubernetes/{file}.yml")));
+    files.into_iter().flatten().collect()
+}
+
+/// The objects of a file.
+pub(crate) fn read(path: &str) -> Vec<Node> {
+    // For the rest of the test, as tests may.
+    let file: &'static str = text(path).leak();
+    let documents = Yaml::load_from_str(file).expect("it is YAML");
+    documents.into_iter().map(Node).collect()
 }
 
 /// The object of this kind and name.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+#[cfg(feature = "tls")]
 use crate::cluster::{Cluster, Member};
 use crate::known::known;
 use crate::text;
@@ -99,6 +100,19 @@ fn variables_are_known_to_one_of_the_roles() {
 }
 
 #[test]
+fn both_roles_encrypt() {
+    let variables = variables();
+    for part in ["CERT", "KEY", "CA"] {
+        assert!(
+            variables.contains_key(&format!("TIDEGATE_TLS_{part}")),
+            "{part}"
+        );
+    }
+    assert!(!variables.contains_key("TIDEGATE_INSECURE"));
+}
+
+#[cfg(feature = "tls")]
+#[test]
 fn a_cluster_of_these_units_counts_exactly() {
     let member = |role: &str, number: u32| {
         let mut variables = variables();
@@ -118,6 +132,7 @@ fn a_cluster_of_these_units_counts_exactly() {
         .collect();
     let mut cluster = Cluster::start(jobmanagers, taskmanagers);
     cluster.wait_for_checkpoint();
+    cluster.assert_strangers_are_refused();
     cluster.kill_leader();
     cluster.finish();
 }
