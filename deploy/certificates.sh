@@ -3,9 +3,9 @@
 #
 #     sh deploy/certificates.sh tls
 #
-# gives tls/ca.crt, tls/tls.crt and tls/tls.key, one certificate for all of them, which is good for a
-# year. tls/ca.key signs more: keep it where no process of the cluster can read it. Run again with the
-# same folder, the CA stays and the certificate is new; processes take it up by themselves.
+# gives tls/ca.crt, tls/tls.crt and tls/tls.key, one certificate for all of them, which is good for
+# a year. tls/ca.key signs more: keep it where no process of the cluster can read it. Run again with
+# the same folder, the CA stays and the certificate is new; processes take it up by themselves.
 set -eu
 folder=${1:?name a folder for the certificates}
 umask 077
