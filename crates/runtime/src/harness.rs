@@ -190,6 +190,7 @@ impl<In: Record, Out: Record> OperatorHarness<In, Out> {
             location: None,
             created: self.processing_time(),
         };
+        self.logic.prepare_snapshot()?;
         let Snapshot {
             keyed,
             lists,

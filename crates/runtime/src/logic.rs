@@ -135,10 +135,23 @@ pub trait Logic<In, Out>: 'static {
         Ok(())
     }
 
+    /// Lets go of what it holds back and has no place in its state. Called before each
+    /// [`snapshot`](Self::snapshot), with nothing in between.
+    ///
+    /// Apart from `snapshot`, since it may fail half done: records that it has let go of without
+    /// success are in no state, so a later checkpoint must not complete without them.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn prepare_snapshot(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// Freezes the state as it is now, for the checkpoint of `barrier`.
     ///
     /// # Errors
-    /// An error declines the checkpoint; the job goes on.
+    /// An error declines the checkpoint; the job goes on. So nothing may be lost by it: the next
+    /// snapshot has everything that this one would have had.
     fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
         Ok(Snapshot::default())
     }

@@ -75,7 +75,8 @@ pub trait SinkWriter<T>: 'static {
     /// Lets go of everything that it holds back. Called before each snapshot and at the end.
     ///
     /// # Errors
-    /// An error ends the attempt.
+    /// An error ends the attempt: the job restarts from the latest completed checkpoint, and what
+    /// came after it is written anew. So nothing need be kept for another try.
     fn flush(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

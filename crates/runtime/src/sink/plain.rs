@@ -2,12 +2,10 @@
 
 use std::marker::PhantomData;
 
-use tidegate_types::CheckpointBarrier;
-
 use super::{Sink, SinkContext, SinkWriter};
 use crate::batch::Batch;
 use crate::error::BoxError;
-use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
+use crate::logic::{Flow, Logic, SubtaskContext};
 use crate::output::Collector;
 
 pub(crate) struct Plain<T, W> {
@@ -52,8 +50,7 @@ impl<T: 'static, W: SinkWriter<T>> Logic<T, ()> for Plain<T, W> {
         self.writer.flush()
     }
 
-    fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
-        self.writer.flush()?;
-        Ok(Snapshot::default())
+    fn prepare_snapshot(&mut self) -> Result<(), BoxError> {
+        self.writer.flush()
     }
 }

@@ -20,35 +20,35 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             let notice = self.mailbox.borrow_mut().pop_front();
             match notice {
                 None => return Ok(()),
-                Some(Notice::Trigger(barrier)) => self.on_trigger(barrier),
+                Some(Notice::Trigger(barrier)) => self.on_trigger(barrier)?,
                 Some(Notice::Completed { checkpoint }) => self.on_completed(checkpoint)?,
                 Some(Notice::Aborted {
                     checkpoint,
                     latest_completed,
-                }) => self.on_aborted(checkpoint, latest_completed),
+                }) => self.on_aborted(checkpoint, latest_completed)?,
             }
         }
     }
 
     /// Only enumerators are triggered; all others learn of a checkpoint by its barrier. A trigger
     /// behind a stop is a trigger like any other: only data has come to its end.
-    fn on_trigger(&mut self, barrier: CheckpointBarrier) {
+    fn on_trigger(&mut self, barrier: CheckpointBarrier) -> Result<(), BoxError> {
         if barrier.checkpoint == self.passed {
             // The same trigger again.
-            return;
+            return Ok(());
         }
         if barrier.checkpoint < self.passed {
             let reason = DeclineReason::Superseded {
                 latest: self.passed,
             };
             self.decline(barrier.checkpoint, reason);
-            return;
+            return Ok(());
         }
         let metrics = SnapshotMetrics {
             start_delay: start_delay(&barrier, wall_clock()),
             ..SnapshotMetrics::default()
         };
-        self.snapshot(barrier, metrics);
+        self.snapshot(barrier, metrics)
     }
 
     /// Nobody should wait for the barriers of a source that is dead.
@@ -76,8 +76,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             .alignment
             .on_barrier(channel, barrier, Ticks::now().0, &mut actions);
         accepted.map_err(|cause| self.inputs.corrupt(channel, cause))?;
-        self.perform(actions);
-        Ok(())
+        self.perform(actions)
     }
 
     pub(super) fn on_cancel(
@@ -87,19 +86,23 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     ) -> Result<(), BoxError> {
         let mut actions = std::mem::take(&mut self.alignment_actions);
         self.alignment.on_cancel(channel, checkpoint, &mut actions);
-        self.perform(actions);
-        Ok(())
+        self.perform(actions)
     }
 
     /// Rolls nothing back, commits nothing; a stop that was aborted is not undone either, since
     /// the whole attempt starts anew.
-    fn on_aborted(&mut self, checkpoint: CheckpointId, latest_completed: CheckpointId) {
+    fn on_aborted(
+        &mut self,
+        checkpoint: CheckpointId,
+        latest_completed: CheckpointId,
+    ) -> Result<(), BoxError> {
         self.taken.on_aborted(checkpoint, latest_completed);
         if self.inputs.channel_count() > 0 {
             let mut actions = std::mem::take(&mut self.alignment_actions);
             self.alignment.on_abort_notice(checkpoint, &mut actions);
-            self.perform(actions);
+            self.perform(actions)?;
         }
+        Ok(())
     }
 
     fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
@@ -111,7 +114,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         Ok(())
     }
 
-    fn perform(&mut self, mut actions: Vec<AlignmentAction>) {
+    fn perform(&mut self, mut actions: Vec<AlignmentAction>) -> Result<(), BoxError> {
         for action in actions.drain(..) {
             match action {
                 AlignmentAction::Snapshot { barrier, alignment } => {
@@ -124,7 +127,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                         alignment_bytes,
                         ..SnapshotMetrics::default()
                     };
-                    self.snapshot(barrier, metrics);
+                    self.snapshot(barrier, metrics)?;
                 }
                 AlignmentAction::Abort { checkpoint, reason } => {
                     self.first_barriers.on_aborted(checkpoint);
@@ -134,6 +137,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
             }
         }
         self.alignment_actions = actions;
+        Ok(())
     }
 
     fn decline(&self, checkpoint: CheckpointId, reason: DeclineReason) {
@@ -145,8 +149,13 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         });
     }
 
-    /// The synchronous part: forward the barrier, freeze, hand over.
-    fn snapshot(&mut self, barrier: CheckpointBarrier, metrics: SnapshotMetrics) {
+    /// The synchronous part: forward the barrier, freeze, hand over. State that can't be frozen
+    /// now can be frozen later; what could not be let go of may be nowhere any more.
+    fn snapshot(
+        &mut self,
+        barrier: CheckpointBarrier,
+        metrics: SnapshotMetrics,
+    ) -> Result<(), BoxError> {
         let checkpoint = barrier.checkpoint;
         self.passed = checkpoint;
         let stage = self.metrics.begin_snapshot(checkpoint);
@@ -162,8 +171,9 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         let began = Ticks::now();
         tidegate_fault::point("snapshot:before");
         let Phase::Running(logic) = &mut self.phase else {
-            return;
+            return Ok(());
         };
+        logic.prepare_snapshot()?;
         let frozen = logic.snapshot(&barrier);
         tidegate_fault::point("snapshot:after");
         match frozen {
@@ -181,6 +191,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
                 );
             }
         }
+        Ok(())
     }
 
     /// Behind the barrier of a stop this subtask makes nothing by itself any more.

@@ -2,7 +2,7 @@
 
 use tidegate_runtime::Batch;
 use tidegate_runtime::sink::{
-    Committer, PreCommitted, SinkContext, TransactionWriter, TwoPhaseSink,
+    Committer, PreCommitted, Sink, SinkContext, SinkWriter, TransactionWriter, TwoPhaseSink,
 };
 use tidegate_runtime::{BoxError, EdgeKind, Flow, JobPlan, Rebalance};
 use tidegate_types::graph::Partitioning;
@@ -147,5 +147,69 @@ fn a_failed_seal_fails_the_attempt() {
     let mut driven = fragile(true);
     driven.trigger(1);
     assert_sink_fails(&driven, "no sync");
+    driven.stop();
+}
+
+/// Holds records back until it is flushed. The first flush loses them: its peer has gone.
+#[derive(Clone, Default)]
+struct Unsteady {
+    held: Vec<u64>,
+    has_failed: bool,
+}
+
+impl Sink<u64> for Unsteady {
+    type Writer = Unsteady;
+
+    fn writer(&self, _context: SinkContext) -> Result<Unsteady, BoxError> {
+        Ok(self.clone())
+    }
+}
+
+impl SinkWriter<u64> for Unsteady {
+    fn write(&mut self, records: &mut Batch<u64>) -> Result<Flow, BoxError> {
+        self.held.extend(records);
+        Ok(Flow::Continue)
+    }
+
+    fn flush(&mut self) -> Result<(), BoxError> {
+        let lost = std::mem::take(&mut self.held);
+        match std::mem::replace(&mut self.has_failed, true) {
+            false => Err(format!("the peer took none of {} records", lost.len()).into()),
+            true => Ok(()),
+        }
+    }
+}
+
+// Were the checkpoint only declined, the next one would complete without these records.
+#[test]
+fn a_failed_flush_fails_the_attempt() {
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::endless());
+    let sink = plan.sink::<u64, _>(operator("sink", 1), Unsteady::default());
+    plan.connect::<u64>(
+        (numbers, sink),
+        Partitioning::Forward,
+        EdgeKind::Records,
+        |_| Box::new(Rebalance::default()),
+    );
+    let mut driven = Driven::start(plan, Options::default());
+    driven.trigger(1);
+    driven.trigger(2);
+    driven.wait_for("failure", |report| match report {
+        Report::Failed(failure) => {
+            assert_eq!(failure.subtask, Some(driven.subtask("sink[0]")));
+            assert!(failure.cause.contains("took none"), "{}", failure.cause);
+            true
+        }
+        Report::Acknowledged { subtask, .. } => {
+            assert_ne!(
+                *subtask,
+                driven.subtask("sink[0]"),
+                "records are in no checkpoint"
+            );
+            false
+        }
+        _ => false,
+    });
     driven.stop();
 }
