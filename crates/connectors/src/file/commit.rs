@@ -23,11 +23,11 @@ use super::writer::FileTransaction;
 pub struct FileCommitter {
     layout: Layout,
     /// Whom the folder belongs to.
-    owner: Option<Owner>,
+    owner: Owner,
 }
 
 impl FileCommitter {
-    pub(super) fn new(layout: Layout, owner: Option<Owner>) -> Self {
+    pub(super) fn new(layout: Layout, owner: Owner) -> Self {
         FileCommitter { layout, owner }
     }
 
@@ -36,8 +36,7 @@ impl FileCommitter {
     /// sink of the job whose snapshot this job was begun from.
     fn layout_of(&self, transaction: &FileTransaction) -> Result<Layout, FileSinkError> {
         let written = Layout::new(Path::new(&transaction.dir));
-        let job = self.owner.as_ref().map(|owner| owner.job.0);
-        if transaction.job.is_some() && job.is_some() && transaction.job != job {
+        if transaction.job.is_some_and(|job| job != self.owner.job.0) {
             return Ok(written);
         }
         // What lies there counts only as long as the folder is this sink's: names of files are
@@ -49,7 +48,7 @@ impl FileCommitter {
     }
 
     fn has_owned(&self, other: &Layout) -> Result<bool, FileSinkError> {
-        Ok(self.owner.is_some() && owner_of(other)? == self.owner)
+        Ok(owner_of(other)?.as_ref() == Some(&self.owner))
     }
 
     fn publish(&self, transaction: &FileTransaction) -> Result<(), FileSinkError> {

@@ -188,6 +188,15 @@ pub enum FileSinkError {
         /// Which sink asked.
         uid: String,
     },
+    /// The folder that is seen from here isn't the one that the job has claimed.
+    #[error(
+        "the output folder `{path}` was claimed by no job as it is seen from this machine; is it \
+         mounted here? If it was deleted while the job runs, bring it back or start the job anew"
+    )]
+    NotClaimed {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The owner file isn't one that this version writes.
     #[error("`{path}` is of another version or damaged: `{first_line}` instead of `{expected}`")]
     OwnerFormat {

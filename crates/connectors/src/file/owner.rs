@@ -87,6 +87,32 @@ pub(super) fn owner_of(layout: &Layout) -> Result<Option<Owner>, FileSinkError> 
     read(&layout.owner())
 }
 
+/// Whom the folder belongs to, as seen from a machine where the sink `uid` is about to write to it
+/// or to publish in it.
+///
+/// # Errors
+/// If nobody has claimed the folder that is seen from here, or another sink has.
+pub(super) fn claimed_by(layout: &Layout, uid: &str) -> Result<Owner, FileSinkError> {
+    let Some(found) = owner_of(layout)? else {
+        return Err(FileSinkError::NotClaimed {
+            path: layout.dir().to_owned(),
+        });
+    };
+    check_sink(layout, &found, uid)?;
+    Ok(found)
+}
+
+fn check_sink(layout: &Layout, found: &Owner, uid: &str) -> Result<(), FileSinkError> {
+    if found.uid.0 != uid {
+        return Err(FileSinkError::OtherSink {
+            path: layout.dir().to_owned(),
+            owner: found.uid.0.clone(),
+            uid: uid.to_owned(),
+        });
+    }
+    Ok(())
+}
+
 fn check(layout: &Layout, found: &Owner, owner: &Owner) -> Result<(), FileSinkError> {
     let path = layout.dir().to_owned();
     if found.job != owner.job {
@@ -96,10 +122,7 @@ fn check(layout: &Layout, found: &Owner, owner: &Owner) -> Result<(), FileSinkEr
             job: owner.job,
         });
     }
-    if found.uid != owner.uid {
-        let (owner, uid) = (found.uid.0.clone(), owner.uid.0.clone());
-        return Err(FileSinkError::OtherSink { path, owner, uid });
-    }
+    check_sink(layout, found, &owner.uid.0)?;
     // What a claim leaves that was killed when it had made its link.
     let draft = draft(layout, owner);
     match fs::remove_file(&draft) {

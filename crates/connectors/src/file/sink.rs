@@ -10,7 +10,7 @@ use tidegate_types::OperatorUid;
 use super::commit::FileCommitter;
 use super::error::FileSinkError;
 use super::layout::Layout;
-use super::owner::{Owner, claim, owner_of};
+use super::owner::{Owner, claim, claimed_by};
 use super::writer::{FileTransaction, FileWriter};
 use crate::line::{Columns, Displayed, FormatWith, LineFormat};
 
@@ -138,23 +138,25 @@ impl<T: 'static, F: LineFormat<T>> TwoPhaseSink<T> for FileSink<F> {
         }
     }
 
+    /// Makes nothing before it is known that the folder is the one that was claimed: a machine that
+    /// hasn't mounted it would else publish to a folder of its own that nobody reads.
     fn writer(&self, context: SinkContext) -> Result<FileWriter<F>, BoxError> {
         let layout = Layout::new(&self.dir);
+        let owner = claimed_by(&layout, &context.uid)?;
         if !layout.staging().is_dir() {
             let path = self.dir.clone();
             layout
                 .create()
                 .map_err(|cause| FileSinkError::Prepare { path, cause })?;
         }
-        let job = owner_of(&layout)?.map(|owner| owner.job);
         let format = Arc::clone(&self.format);
-        let writer = FileWriter::new(layout, job, &context, format, self.roll_bytes)?;
+        let writer = FileWriter::new(layout, owner.job, &context, format, self.roll_bytes)?;
         Ok(writer)
     }
 
-    fn committer(&self, _context: SinkContext) -> Result<FileCommitter, BoxError> {
+    fn committer(&self, context: SinkContext) -> Result<FileCommitter, BoxError> {
         let layout = Layout::new(&self.dir);
-        let owner = owner_of(&layout)?;
+        let owner = claimed_by(&layout, &context.uid)?;
         Ok(FileCommitter::new(layout, owner))
     }
 }

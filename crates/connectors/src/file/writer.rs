@@ -88,7 +88,7 @@ impl StagedFile {
 #[derive(Debug)]
 pub struct FileWriter<F> {
     layout: Layout,
-    job: Option<JobId>,
+    job: JobId,
     dir: String,
     attempt: AttemptNumber,
     subtask: u32,
@@ -105,7 +105,7 @@ pub struct FileWriter<F> {
 impl<F> FileWriter<F> {
     pub(super) fn new(
         layout: Layout,
-        job: Option<JobId>,
+        job: JobId,
         context: &SinkContext,
         format: Arc<F>,
         roll_bytes: u64,
@@ -170,7 +170,7 @@ impl<F> FileWriter<F> {
     fn end(&self, file: StagedFile, checkpoint: CheckpointId) -> PreCommitted<FileTransaction> {
         let (attempt, subtask, sequence) = (self.attempt, self.subtask, file.sequence);
         let transaction = FileTransaction {
-            job: self.job.map(|job| job.0),
+            job: Some(self.job.0),
             dir: self.dir.clone(),
             staged: staged_name(attempt, subtask, sequence),
             published: published_name(attempt, subtask, sequence, checkpoint),

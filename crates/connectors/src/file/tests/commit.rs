@@ -337,6 +337,61 @@ fn the_folder_of_another_job_or_sink_is_refused() {
     );
 }
 
+/// What a subtask says that is about to write and publish, on a machine with this folder.
+fn refusal(sink: &FileSink) -> String {
+    let writer = TwoPhaseSink::<String>::writer(sink, context(2, 0)).unwrap_err();
+    let committer = TwoPhaseSink::<String>::committer(sink, context(2, 0)).unwrap_err();
+    assert_eq!(writer.to_string(), committer.to_string());
+    writer.to_string()
+}
+
+// Files would be published where nobody looks for them.
+#[test]
+fn a_machine_without_the_claimed_folder_writes_nothing() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mount_point = elsewhere.path().join("shared");
+    let message = refusal(&FileSink::new(mount_point.join("out")));
+    assert!(
+        message.contains("shared/out") && message.contains("mounted"),
+        "{message}"
+    );
+    assert!(
+        !mount_point.exists(),
+        "nothing is made before that is known"
+    );
+    fs::create_dir(&mount_point).unwrap();
+    refusal(&FileSink::new(&mount_point));
+    assert_eq!(list(&mount_point).unwrap(), Vec::<String>::new());
+}
+
+// Else it would come to be without an owner, and the next start of the job would refuse it.
+#[test]
+fn a_folder_that_was_deleted_is_made_anew_by_the_next_start_alone() {
+    let output = Output::new();
+    let file = output.transaction(1, 1, &["a"]);
+    output.commit(1, &file).unwrap();
+    fs::remove_dir_all(output.dir.path()).unwrap();
+    let message = refusal(&output.sink());
+    assert!(message.contains("deleted"), "{message}");
+    assert!(!output.dir.path().exists());
+    output.check(1, "out", false).unwrap();
+    let file = output.transaction(3, 2, &["b"]);
+    output.commit(3, &file).unwrap();
+    output.check(1, "out", false).unwrap();
+}
+
+#[test]
+fn the_folder_of_another_sink_is_not_written_to() {
+    let output = Output::new();
+    fs::remove_dir_all(output.path(".tidegate")).unwrap();
+    output.check(1, "copy", true).unwrap();
+    let message = refusal(&output.sink());
+    assert!(
+        message.contains("`copy`") && message.contains("`out`"),
+        "{message}"
+    );
+}
+
 #[test]
 fn output_without_its_checkpoints_is_not_written_again() {
     let output = Output::new();
