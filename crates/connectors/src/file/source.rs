@@ -130,7 +130,14 @@ impl<P> FileSource<P> {
     /// 100 ms. A line is read once its line feed is there.
     ///
     /// A file may only grow: one that is truncated, replaced or renamed is an error. One that has
-    /// been read may be deleted. Lines of one file keep their order only if there is one reader.
+    /// been read may be deleted; a new one may have the same beginning, and a copy is a new one.
+    /// Lines of one file keep their order only if there is one reader.
+    ///
+    /// A rename is told from a new file by what the file system says, as far as that goes. Where it
+    /// keeps no times of creation (NFS doesn't), a new file that begins like one that was deleted,
+    /// ends as late, and has been given its number, is taken for that one, renamed; and one that
+    /// has grown since it was renamed isn't. The 4096 files that went last are remembered: if one
+    /// of them comes back, it is still the same; an older one would be read anew.
     #[must_use]
     pub fn follow(mut self, follow: bool) -> Self {
         self.follow = follow;

@@ -2,6 +2,7 @@
 
 mod bounded;
 mod follow;
+mod identity;
 
 use serde::{Deserialize, Serialize};
 use tidegate_runtime::source::{NextSplit, SplitEnumerator};

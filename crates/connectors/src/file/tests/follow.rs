@@ -157,6 +157,63 @@ fn a_renamed_file_is_not_read_again() {
     }
 }
 
+// Whoever writes to it need not know of the new name.
+#[test]
+fn a_renamed_file_that_has_grown_is_not_read_again() {
+    for restored in [false, true] {
+        let mut followed = Followed::new();
+        followed.append("app.log", "monday\n");
+        followed.read();
+        if restored {
+            followed.restore();
+        }
+        let name = |name| followed.dir.path().join(name);
+        let metadata = fs::metadata(name("app.log")).unwrap();
+        fs::rename(name("app.log"), name("app.log.1")).unwrap();
+        followed.append("app.log.1", "tuesday\n");
+        if metadata.created().is_ok() {
+            let message = followed.problem();
+            assert!(message.contains("app.log.1"), "{message}");
+        }
+    }
+}
+
+/// Puts a file there at once that was made elsewhere, before `gone` went.
+fn replace(followed: &Followed, gone: &str, new: &str, text: &str) {
+    let made = tempfile::tempdir_in(followed.dir.path().parent().unwrap()).unwrap();
+    fs::write(made.path().join(new), text).unwrap();
+    fs::remove_file(followed.dir.path().join(gone)).unwrap();
+    fs::rename(made.path().join(new), followed.dir.path().join(new)).unwrap();
+}
+
+#[test]
+fn a_new_file_may_begin_like_one_that_has_been_deleted() {
+    let long = format!("{}\n", "id,value,".repeat(300));
+    for header in ["id,value\n", long.as_str()] {
+        let line = header.trim_end();
+        for restored in [false, true] {
+            let mut followed = Followed::new();
+            followed.append("export-1.csv", header);
+            assert_eq!(followed.read(), [line]);
+            if restored {
+                followed.restore();
+            }
+            replace(&followed, "export-1.csv", "export-2.csv", header);
+            assert_eq!(followed.read(), [line], "another one with a header alone");
+            followed.append("export-2.csv", "1,2\n");
+            assert_eq!(followed.read(), ["1,2"]);
+            replace(
+                &followed,
+                "export-2.csv",
+                "export-3.csv",
+                &format!("{header}3,4\n5,6\n"),
+            );
+            followed.restore();
+            assert_eq!(followed.read(), [line, "3,4", "5,6"]);
+        }
+    }
+}
+
 #[test]
 fn a_file_that_has_been_read_may_be_deleted() {
     let mut followed = Followed::new();
