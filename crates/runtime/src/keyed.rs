@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use tidegate_state::{
     Record, SnapshotProgress, StateKey, StateTable, StateValue, ValueState, ValueStateDescriptor,
 };
-use tidegate_types::CheckpointBarrier;
+use tidegate_types::{CheckpointBarrier, CheckpointId};
 
 use crate::batch::Batch;
 use crate::error::BoxError;
@@ -71,6 +71,10 @@ where
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
         self.keyed.advance_snapshots()
+    }
+
+    fn on_aborted(&mut self, checkpoint: CheckpointId) {
+        self.keyed.on_aborted(checkpoint);
     }
 }
 
@@ -189,6 +193,10 @@ where
 
     fn advance_snapshots(&mut self) -> SnapshotProgress {
         self.keyed.advance_snapshots()
+    }
+
+    fn on_aborted(&mut self, checkpoint: CheckpointId) {
+        self.keyed.on_aborted(checkpoint);
     }
 }
 

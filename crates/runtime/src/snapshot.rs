@@ -72,7 +72,8 @@ pub(crate) struct SnapshotJob {
     pub(crate) location: Option<SnapshotLocation>,
     pub(crate) subtask: SubtaskId,
     pub(crate) name: String,
-    pub(crate) keyed: Option<(KeyedSnapshot, KeyGroupRange)>,
+    /// Key groups of the keyed state, if there is any; the state itself is held by `write`.
+    pub(crate) keyed: Option<KeyGroupRange>,
     pub(crate) lists: Vec<ListState>,
     pub(crate) finished: bool,
     pub(crate) seals: Vec<Seal>,
@@ -136,15 +137,15 @@ impl SnapshotJob {
         Ok(written.map(Written::into_handle))
     }
 
-    fn write(&mut self) -> Result<Option<Written>, BoxError> {
-        let Some((keyed, key_groups)) = self.keyed.take() else {
+    fn write(&self) -> Result<Option<Written>, BoxError> {
+        let Some(key_groups) = self.keyed else {
             return Ok(None);
         };
         let KeyedSnapshot {
             frozen,
             below,
             pieces,
-        } = keyed;
+        } = self.write.take().ok_or(Aborted)?;
         let kind = frozen.kind();
         let mut piece = PieceWriter::new(
             self.placement,
@@ -225,6 +226,11 @@ impl Written {
     }
 }
 
+/// Nobody wants the snapshot any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the checkpoint was aborted")]
+struct Aborted;
+
 /// Stops a long write soon after the checkpoint was aborted.
 struct CancellableWriter<'a> {
     out: &'a mut dyn Write,
@@ -234,7 +240,7 @@ struct CancellableWriter<'a> {
 impl CancellableWriter<'_> {
     fn check(&self) -> std::io::Result<()> {
         match self.write.is_cancelled() {
-            true => Err(std::io::Error::other("the checkpoint was aborted")),
+            true => Err(std::io::Error::other(Aborted)),
             false => Ok(()),
         }
     }

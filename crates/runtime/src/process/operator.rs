@@ -333,6 +333,10 @@ impl<F: KeyedFunction> Logic<F::In, F::Out> for Keyed<F> {
         self.core.state.advance_snapshots()
     }
 
+    fn on_aborted(&mut self, checkpoint: CheckpointId) {
+        self.core.state.on_aborted(checkpoint);
+    }
+
     fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
         self.function.notify_checkpoint_complete(checkpoint)
     }

@@ -149,6 +149,7 @@ fn run_keyed(
     let sink = Arc::clone(&reports);
     let mut taken = TakenSnapshots::default();
     let write = taken.insert(CHECKPOINT, SnapshotKind::Checkpoint);
+    write.hold(keyed);
     if cancelled {
         taken.cancel_all();
     }
@@ -158,7 +159,7 @@ fn run_keyed(
         location: None,
         subtask: SUBTASK,
         name: "count[0]".to_owned(),
-        keyed: Some((keyed, key_groups)),
+        keyed: Some(key_groups),
         lists: Vec::new(),
         finished: false,
         seals,
@@ -399,4 +400,19 @@ fn what_is_acknowledged_is_what_later_snapshots_rest_on() {
     };
     run_keyed(FILES, keyed, full, vec![], false);
     assert_eq!(chains.below(next), None, "its file could not be written");
+}
+
+// SC-02: as when the storage hangs, and snapshots wait behind the one that is stuck.
+#[test]
+fn what_waits_for_its_writer_goes_with_the_abort() {
+    let mut live = backend(1000);
+    let mut taken = TakenSnapshots::default();
+    let write = taken.insert(CHECKPOINT, SnapshotKind::Checkpoint);
+    write.hold(KeyedSnapshot::apart(live.freeze()));
+    let wanted = taken.insert(CHECKPOINT.next(), SnapshotKind::Checkpoint);
+    wanted.hold(KeyedSnapshot::apart(live.freeze()));
+    taken.on_aborted(CHECKPOINT, CheckpointId::NONE);
+    assert!(write.take().is_none());
+    taken.on_aborted(CHECKPOINT, CheckpointId::NONE);
+    assert!(wanted.take().is_some());
 }

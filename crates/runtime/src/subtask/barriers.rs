@@ -97,6 +97,7 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         latest_completed: CheckpointId,
     ) -> Result<(), BoxError> {
         self.taken.on_aborted(checkpoint, latest_completed);
+        self.give_up_cancelled();
         if self.inputs.channel_count() > 0 {
             let mut actions = std::mem::take(&mut self.alignment_actions);
             self.alignment.on_abort_notice(checkpoint, &mut actions);
@@ -108,10 +109,18 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
     fn on_completed(&mut self, checkpoint: CheckpointId) -> Result<(), BoxError> {
         // A notice for a checkpoint that this subtask didn't take in this attempt says nothing
         // about its transactions.
-        if self.taken.on_completed(checkpoint) {
+        let is_news = self.taken.on_completed(checkpoint);
+        self.give_up_cancelled();
+        if is_news {
             self.logic().on_completed(checkpoint)?;
         }
         Ok(())
+    }
+
+    fn give_up_cancelled(&mut self) {
+        for checkpoint in self.taken.take_cancelled() {
+            self.logic().on_aborted(checkpoint);
+        }
     }
 
     fn perform(&mut self, mut actions: Vec<AlignmentAction>) -> Result<(), BoxError> {
@@ -216,18 +225,22 @@ impl<In: Record, Out: Record, L: Logic<In, Out>> Subtask<In, Out, L> {
         stage: SnapshotStage,
     ) {
         let checkpoint = barrier.checkpoint;
-        let key_groups = self.context.key_groups();
+        let write = self.taken.insert(checkpoint, barrier.kind);
+        let has_keyed = snapshot.keyed.is_some();
+        if let Some(keyed) = snapshot.keyed {
+            write.hold(keyed);
+        }
         let job = SnapshotJob {
             checkpoint,
             location: barrier.location,
             subtask: self.context.subtask,
             name: self.context.name.clone(),
-            keyed: snapshot.keyed.map(|keyed| (keyed, key_groups)),
+            keyed: has_keyed.then(|| self.context.key_groups()),
             lists: snapshot.lists,
             finished: self.finished,
             seals: snapshot.seals,
             metrics,
-            write: self.taken.insert(checkpoint, barrier.kind),
+            write,
             stage,
             files: self.context.files.clone(),
             placement: self.context.placement,

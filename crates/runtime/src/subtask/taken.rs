@@ -3,13 +3,16 @@
 //!
 //! A notice of completion says something about this subtask's transactions only if it took that
 //! snapshot. Nobody tells a subtask what became of a plain savepoint, so that is forgotten once it
-//! is written. Invariants: ids grow; at most [`TAKEN_MAX`] are kept.
+//! is written. Frozen state that waits to be written is kept here, not with the writer, who may be
+//! stuck: it goes as soon as nobody wants it. Invariants: ids grow; at most [`TAKEN_MAX`] are kept.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_types::{CheckpointId, SnapshotKind};
+
+use crate::chains::KeyedSnapshot;
 
 /// Snapshots that a subtask remembers at most; older ones have long been decided.
 const TAKEN_MAX: usize = 256;
@@ -18,6 +21,15 @@ const TAKEN_MAX: usize = 256;
 struct State {
     cancelled: AtomicBool,
     over: AtomicBool,
+    /// What is to be written, until the writer gets to it.
+    waiting: Mutex<Option<KeyedSnapshot>>,
+}
+
+impl State {
+    fn waiting(&self) -> MutexGuard<'_, Option<KeyedSnapshot>> {
+        // A panic while it was locked can have left nothing half done.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The writer's end: whether anybody still wants the snapshot. Dropped when the writing is over,
@@ -29,6 +41,16 @@ impl SnapshotWrite {
     /// Whether nobody wants the snapshot any more.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Keeps what is to be written, as long as it is wanted.
+    pub(crate) fn hold(&self, keyed: KeyedSnapshot) {
+        *self.0.waiting() = Some(keyed);
+    }
+
+    /// What was kept; nothing if it [was cancelled](Self::is_cancelled).
+    pub(crate) fn take(&self) -> Option<KeyedSnapshot> {
+        self.0.waiting().take()
     }
 }
 
@@ -47,22 +69,26 @@ struct Taken {
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct TakenSnapshots(VecDeque<Taken>);
+pub(crate) struct TakenSnapshots {
+    taken: VecDeque<Taken>,
+    /// Not asked for yet by [`take_cancelled`](Self::take_cancelled).
+    cancelled: Vec<CheckpointId>,
+}
 
 impl TakenSnapshots {
     /// Remembers a snapshot that is about to be written.
     pub(crate) fn insert(&mut self, checkpoint: CheckpointId, kind: SnapshotKind) -> SnapshotWrite {
         debug_assert!(
-            self.0
+            self.taken
                 .back()
                 .is_none_or(|last| last.checkpoint < checkpoint)
         );
         self.forget_written_savepoints();
-        if self.0.len() == TAKEN_MAX {
-            self.0.pop_front();
+        if self.taken.len() == TAKEN_MAX {
+            self.taken.pop_front();
         }
         let state = Arc::new(State::default());
-        self.0.push_back(Taken {
+        self.taken.push_back(Taken {
             checkpoint,
             kind,
             state: Arc::clone(&state),
@@ -73,9 +99,12 @@ impl TakenSnapshots {
     /// Takes note that a checkpoint is durable, and stops the writing of what it subsumes. Returns
     /// whether this subtask took it and did not know yet: only then may it commit.
     pub(crate) fn on_completed(&mut self, checkpoint: CheckpointId) -> bool {
-        let known = self.0.iter().any(|taken| taken.checkpoint == checkpoint);
+        let known = self
+            .taken
+            .iter()
+            .any(|taken| taken.checkpoint == checkpoint);
         if known {
-            self.0.retain(|taken| taken.checkpoint != checkpoint);
+            self.taken.retain(|taken| taken.checkpoint != checkpoint);
             self.forget_before(checkpoint);
         }
         known
@@ -100,18 +129,26 @@ impl TakenSnapshots {
         self.forget_written_savepoints();
     }
 
+    /// The snapshots that have been cancelled since the last call.
+    pub(crate) fn take_cancelled(&mut self) -> Vec<CheckpointId> {
+        std::mem::take(&mut self.cancelled)
+    }
+
     fn cancel_where(&mut self, unwanted: impl Fn(&Taken) -> bool) {
-        self.0.retain(|taken| {
+        self.taken.retain(|taken| {
             let unwanted = unwanted(taken);
             if unwanted {
+                // Ordering: a writer that finds nothing to write must know why.
                 taken.state.cancelled.store(true, Ordering::Relaxed);
+                taken.state.waiting().take();
+                self.cancelled.push(taken.checkpoint);
             }
             !unwanted
         });
     }
 
     fn forget_written_savepoints(&mut self) {
-        self.0.retain(|taken| {
+        self.taken.retain(|taken| {
             let heard_of_again = taken.kind.commits();
             heard_of_again || !taken.state.over.load(Ordering::Relaxed)
         });
@@ -119,7 +156,7 @@ impl TakenSnapshots {
 
     #[cfg(test)]
     fn ids(&self) -> Vec<u64> {
-        self.0.iter().map(|taken| taken.checkpoint.0).collect()
+        self.taken.iter().map(|taken| taken.checkpoint.0).collect()
     }
 }
 
@@ -157,6 +194,8 @@ mod tests {
         assert_eq!(taken.ids(), [2]);
         let cancelled: Vec<_> = writes.iter().map(SnapshotWrite::is_cancelled).collect();
         assert_eq!(cancelled, [true, false]);
+        assert_eq!(taken.take_cancelled(), [CheckpointId(1)]);
+        assert_eq!(taken.take_cancelled(), []);
         taken.cancel_all();
         assert!(writes[1].is_cancelled());
     }
@@ -208,7 +247,7 @@ mod tests {
         for id in 1..=300 {
             writes.push(taken.insert(CheckpointId(id), Checkpoint));
         }
-        assert_eq!(taken.0.len(), TAKEN_MAX);
+        assert_eq!(taken.taken.len(), TAKEN_MAX);
         assert!(!taken.on_completed(CheckpointId(44)));
         assert!(taken.on_completed(CheckpointId(45)));
     }

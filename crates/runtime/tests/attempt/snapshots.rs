@@ -1,7 +1,7 @@
 //! Snapshots that are slow, aborted, or fail; triggers that come early or to the dead.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tidegate_runtime::Batch;
@@ -11,7 +11,7 @@ use tidegate_runtime::{
 };
 use tidegate_state::ValueStateDescriptor;
 use tidegate_types::graph::Partitioning;
-use tidegate_types::message::{DeclineReason, Report};
+use tidegate_types::message::{DeclineReason, Notice, Report};
 use tidegate_types::{CheckpointBarrier, CheckpointId, SnapshotKind, SubtaskId};
 
 use crate::pipelines::{keyed_count, summed, wait_for_all_ends, wait_until};
@@ -356,4 +356,53 @@ fn ended_sources_take_part() {
         assert!(!states[&sum].finished);
         driven.stop();
     }
+}
+
+/// Passes records on, and notes whose snapshots it may give up.
+#[derive(Clone, Default)]
+struct Frugal(Arc<Mutex<Vec<u64>>>);
+
+impl Logic<u64, u64> for Frugal {
+    fn process(
+        &mut self,
+        input: &mut Batch<u64>,
+        out: &mut Collector<u64>,
+    ) -> Result<Flow, BoxError> {
+        input.for_each(|number| out.emit(number));
+        Ok(Flow::Continue)
+    }
+
+    fn on_aborted(&mut self, checkpoint: CheckpointId) {
+        self.0.lock().unwrap().push(checkpoint.0);
+    }
+}
+
+// SC-02: neither is of any use any more, and a snapshot that is complete is not given up.
+#[test]
+fn an_operator_is_told_of_snapshots_that_are_aborted_or_subsumed() {
+    let frugal = Frugal::default();
+    let logic = frugal.clone();
+    let mut plan = JobPlan::new();
+    let numbers = plan.source(operator("numbers", 1), Numbers::endless());
+    let middle = plan.operator::<u64, u64, _>(operator("middle", 1), move |_| Ok(logic.clone()));
+    let sink = plan.sink(operator("sink", 1), Collected::<u64>::default());
+    for edge in [(numbers, middle), (middle, sink)] {
+        plan.connect::<u64>(edge, Partitioning::Forward, EdgeKind::Records, |_| {
+            Box::new(Rebalance::default())
+        });
+    }
+    let mut driven = Driven::start(plan, Options::default());
+    for checkpoint in 1..=4 {
+        driven.trigger(checkpoint);
+        driven.acknowledgements(checkpoint);
+    }
+    driven.abort(3, 0);
+    wait_until(|| *frugal.0.lock().unwrap() == [3]);
+    driven.notify(Notice::Completed {
+        checkpoint: CheckpointId(2),
+    });
+    wait_until(|| *frugal.0.lock().unwrap() == [3, 1]);
+    driven.abort(4, 2);
+    wait_until(|| *frugal.0.lock().unwrap() == [3, 1, 4]);
+    driven.stop();
 }
