@@ -55,6 +55,19 @@ pub enum FileSourceError {
         /// Offset of the first invalid byte, from 0.
         offset: u64,
     },
+    /// A line has no end for so long that it may not be kept in memory.
+    #[error(
+        "`{path}` has no line feed in more than {max} bytes from byte {offset} on; allow longer \
+         lines with `FileSource::max_line_bytes`"
+    )]
+    LineTooLong {
+        /// The file.
+        path: String,
+        /// Where the line begins, or where reading it began, from 0.
+        offset: u64,
+        /// Bytes that a line may have.
+        max: usize,
+    },
     /// The parser of [`FileSource::try_parse`](super::FileSource::try_parse) refuses a line.
     #[error("parse the line at byte {offset} of `{path}`")]
     Parse {

@@ -5,9 +5,11 @@
 //! Invariants: `consumed ≤ scanned ≤ filled ≤ buffer.len()`; there is no line feed in
 //! `consumed..scanned`; `buffer[consumed]` is the file's byte at `position`.
 
-use super::error::FileSourceError;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+
+use super::error::FileSourceError;
+use super::split::FileSplit;
 
 /// Bytes that are read at once, unless a line is longer.
 pub const CHUNK_BYTES: usize = 128 << 10;
@@ -46,23 +48,29 @@ pub(super) struct FileLines {
     scanned: usize,
     consumed: usize,
     position: u64,
+    line_bytes_max: usize,
 }
 
 impl FileLines {
-    /// Opens the file at byte `position`.
+    /// Opens the file of `split` at byte `position`; lines may have up to `line_bytes_max` bytes.
     ///
     /// # Errors
-    /// If it can't be read, or doesn't have `bytes` bytes; more are fine if it `may_grow`.
+    /// If it can't be read, or doesn't have the bytes that are known; more are fine if it may grow.
     pub(super) fn open(
-        path: &str,
+        split: &FileSplit,
         position: u64,
-        bytes: u64,
-        may_grow: bool,
+        line_bytes_max: usize,
     ) -> Result<Self, FileSourceError> {
-        let io = |cause| FileSourceError::io(path, cause);
+        let FileSplit {
+            ref path,
+            bytes,
+            may_grow,
+            ..
+        } = *split;
+        let io = |cause| FileSourceError::io(path.as_str(), cause);
         let mut file = File::open(path).map_err(io)?;
         let found = file.metadata().map_err(io)?.len();
-        let path = path.to_owned();
+        let path = path.clone();
         if found < bytes && may_grow {
             return Err(FileSourceError::Truncated {
                 path,
@@ -80,6 +88,7 @@ impl FileLines {
         file.seek(SeekFrom::Start(position)).map_err(io)?;
         let left = bytes.saturating_sub(position).max(1);
         let chunk = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        let chunk = chunk.min(line_bytes_max.saturating_add(1));
         Ok(FileLines {
             path,
             file,
@@ -89,6 +98,7 @@ impl FileLines {
             scanned: 0,
             consumed: 0,
             position,
+            line_bytes_max,
         })
     }
 
@@ -150,12 +160,12 @@ impl FileLines {
     /// anything new, which need not be a whole line.
     ///
     /// # Errors
-    /// If the file can't be read or ends early.
+    /// If the file can't be read or ends early, or a line is too long.
     pub(super) fn read_more(&mut self) -> Result<bool, FileSourceError> {
         if self.is_read() {
             return Ok(false);
         }
-        self.make_room();
+        self.make_room()?;
         let known = self.position + (self.filled - self.consumed) as u64;
         let room = (self.buffer.len() - self.filled) as u64;
         let wanted = room.min(self.bytes - known) as usize;
@@ -175,14 +185,23 @@ impl FileLines {
         }
     }
 
-    fn make_room(&mut self) {
+    fn make_room(&mut self) -> Result<(), FileSourceError> {
         self.buffer.copy_within(self.consumed..self.filled, 0);
         self.filled -= self.consumed;
         self.scanned -= self.consumed;
         self.consumed = 0;
         if self.filled == self.buffer.len() {
-            // One line fills it all.
-            self.buffer.resize(self.buffer.len() * 2, 0);
+            // One line fills it all. The longest has room together with its line feed.
+            let length = (self.buffer.len() * 2).min(self.line_bytes_max.saturating_add(1));
+            if length <= self.filled {
+                return Err(FileSourceError::LineTooLong {
+                    path: self.path.clone(),
+                    offset: self.position,
+                    max: self.line_bytes_max,
+                });
+            }
+            self.buffer.resize(length, 0);
         }
+        Ok(())
     }
 }

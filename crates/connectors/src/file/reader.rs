@@ -21,6 +21,7 @@ const LINES_PER_STEP: u64 = 256;
 pub struct FileReader<P = OwnedLines> {
     parser: P,
     lossy_utf8: bool,
+    line_bytes_max: usize,
     limit: Option<RateLimit>,
     splits: VecDeque<FileSplit>,
     /// The file of the first split, if reading it has begun.
@@ -28,10 +29,16 @@ pub struct FileReader<P = OwnedLines> {
 }
 
 impl<P: LineParser> FileReader<P> {
-    pub(super) fn new(parser: P, lossy_utf8: bool, limit: Option<RateLimit>) -> Self {
+    pub(super) fn new(
+        parser: P,
+        lossy_utf8: bool,
+        line_bytes_max: usize,
+        limit: Option<RateLimit>,
+    ) -> Self {
         FileReader {
             parser,
             lossy_utf8,
+            line_bytes_max,
             limit,
             splits: VecDeque::new(),
             open: None,
@@ -50,7 +57,7 @@ impl<P: LineParser> FileReader<P> {
         };
         let lines = match &mut self.open {
             Some(lines) => lines,
-            None => self.open.insert(open(split)?),
+            None => self.open.insert(open(split, self.line_bytes_max)?),
         };
         if split.next.is_none() && !find_first_line(split, lines)? {
             return Ok(0);
@@ -75,9 +82,9 @@ impl<P: LineParser> FileReader<P> {
 
 /// Opens the file of `split` where its next line starts; if that isn't known, one byte before the
 /// split: if that byte is a line feed, a line starts with the split.
-fn open(split: &FileSplit) -> Result<FileLines, FileSourceError> {
+fn open(split: &FileSplit, line_bytes_max: usize) -> Result<FileLines, FileSourceError> {
     let position = split.next.unwrap_or(split.start.saturating_sub(1));
-    FileLines::open(&split.path, position, split.bytes, split.may_grow)
+    FileLines::open(split, position, line_bytes_max)
 }
 
 /// Goes past the line that belongs to the split before this one. Returns whether that is done.

@@ -19,6 +19,9 @@ const SPLIT_BYTES: u64 = 16 << 20;
 /// and if there is a rate: it is shared by the readers, so all of them must have something to read.
 const SPLIT_BYTES_LIMITED: u64 = 64 << 10;
 
+/// Bytes that a line may have if nothing is said.
+const LINE_BYTES_MAX: usize = 64 << 20;
+
 /// Reads the lines of files and folders.
 ///
 /// A line is what lies between two line feeds; what follows the last one is a line, too, unless it
@@ -49,6 +52,7 @@ pub struct FileSource<P = OwnedLines> {
     follow: bool,
     lossy_utf8: bool,
     split_bytes: Option<u64>,
+    line_bytes_max: usize,
 }
 
 impl FileSource {
@@ -107,6 +111,7 @@ impl<P> FileSource<P> {
             follow: false,
             lossy_utf8: false,
             split_bytes: None,
+            line_bytes_max: LINE_BYTES_MAX,
         }
     }
 
@@ -159,6 +164,15 @@ impl<P> FileSource<P> {
         self
     }
 
+    /// A line may have so many bytes, without its line feed; a longer one is an error that names the
+    /// file and where in it the line begins. Default 64 MiB. A reader keeps a whole line in memory,
+    /// and reads no more than one of this length at once.
+    #[must_use]
+    pub fn max_line_bytes(mut self, bytes: usize) -> Self {
+        self.line_bytes_max = bytes;
+        self
+    }
+
     fn check_options(&self) -> Result<(), BoxError> {
         let problem = match self {
             _ if self.paths.is_empty() => return Err(FileSourceError::NoPaths.into()),
@@ -166,6 +180,9 @@ impl<P> FileSource<P> {
                 split_bytes: Some(0),
                 ..
             } => "splits must have at least 1 byte",
+            FileSource {
+                line_bytes_max: 0, ..
+            } => "lines must be allowed to have at least 1 byte",
             FileSource { repeat: 0, .. } => "files must be read at least once, not 0 times",
             FileSource {
                 follow: true,
@@ -230,6 +247,11 @@ impl<P: LineParser> Source for FileSource<P> {
         let limit = self
             .per_second
             .map(|per_second| RateLimit::new(per_second / readers));
-        Ok(FileReader::new(self.parser.clone(), self.lossy_utf8, limit))
+        Ok(FileReader::new(
+            self.parser.clone(),
+            self.lossy_utf8,
+            self.line_bytes_max,
+            limit,
+        ))
     }
 }

@@ -51,6 +51,7 @@ fn options_that_make_no_sense_are_refused() {
     let source = FileSource::lines([dir.path()]);
     assert!(problem(&source.clone().repeat(0)).contains("0 times"));
     assert!(problem(&source.clone().split_bytes(0)).contains("1 byte"));
+    assert!(problem(&source.clone().max_line_bytes(0)).contains("1 byte"));
     assert!(problem(&source.clone().rate(-1.0)).contains("`-1`"));
     assert!(problem(&source.clone().follow(true).repeat(2)).contains("repeated"));
     source.follow(true).check().unwrap();

@@ -302,3 +302,24 @@ proptest! {
         prop_assert_eq!(seen, expected);
     }
 }
+
+#[test]
+fn a_line_that_is_too_long_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dump");
+    for max in [7, CHUNK_BYTES, 3 * CHUNK_BYTES] {
+        let source = FileSource::lines([&path]).max_line_bytes(max);
+        let line = |bytes| "x".repeat(bytes);
+        let allowed = [line(max), line(1), line(max - 1)];
+        fs::write(&path, allowed.join("\n")).unwrap();
+        assert_eq!(read_all(&source).unwrap(), allowed);
+
+        fs::write(&path, format!("{}\n{}\nshort\n", line(max), line(max + 1))).unwrap();
+        let message = read_all(&source).unwrap_err().to_string();
+        let place = format!("more than {max} bytes from byte {} on", max + 1);
+        assert!(
+            message.contains("dump") && message.contains(&place),
+            "{message}"
+        );
+    }
+}
