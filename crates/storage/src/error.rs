@@ -28,10 +28,12 @@ pub enum ErrorKind {
 /// Why an operation on durable state failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// No such kind of storage in this version.
+    /// No such kind of storage in this build.
     #[error(
-        "`{location}` has the scheme `{scheme}`, which is not supported; \
-         this version supports `file` only (a path, or `file:///path`)"
+        "`{location}` has the scheme `{scheme}`, which this build can't keep snapshots in; it \
+         supports {}{}",
+        supported_places(),
+        missing_feature(scheme)
     )]
     UnsupportedScheme {
         /// The scheme asked for.
@@ -42,8 +44,9 @@ pub enum StorageError {
     /// No such kind of store for high availability in this build.
     #[error(
         "`{location}` has the scheme `{scheme}`, which this build can't keep leadership in; it \
-         supports {}",
-        supported_ha()
+         supports {}{}",
+        supported_ha(),
+        missing_feature(scheme)
     )]
     UnsupportedHa {
         /// The scheme asked for.
@@ -409,6 +412,25 @@ impl StorageError {
             ),
             _ => false,
         }
+    }
+}
+
+/// The kinds of places for snapshots that are compiled in.
+fn supported_places() -> &'static str {
+    match cfg!(feature = "s3") {
+        true => "`file` (a path, or `file:///path`) and `s3`",
+        false => "`file` (a path, or `file:///path`)",
+    }
+}
+
+/// What to do about a scheme that is known, but isn't compiled in.
+fn missing_feature(scheme: &str) -> &'static str {
+    match scheme {
+        "s3" if cfg!(not(feature = "s3")) => "; build the program with the feature `s3`",
+        "zk" if cfg!(not(feature = "zookeeper")) => {
+            "; build the program with the feature `zookeeper`"
+        }
+        _ => "",
     }
 }
 
