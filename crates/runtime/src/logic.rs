@@ -169,8 +169,8 @@ pub trait Logic<In, Out>: 'static {
         Ok(())
     }
 
-    /// Nobody wants the snapshot any more that this subtask took for a checkpoint: it was aborted, or
-    /// a newer one has completed. Nothing is rolled back; what is kept for its writing may go.
+    /// Nobody wants the snapshot any more that this subtask took for a checkpoint: it was aborted,
+    /// or a newer one has completed. Nothing is rolled back; what is kept for its writing may go.
     fn on_aborted(&mut self, _checkpoint: CheckpointId) {}
 
     /// How much of its input's window it has worked off since the last call. `None` if that

@@ -164,9 +164,9 @@ impl<P> FileSource<P> {
         self
     }
 
-    /// A line may have so many bytes, without its line feed; a longer one is an error that names the
-    /// file and where in it the line begins. Default 64 MiB. A reader keeps a whole line in memory,
-    /// and reads no more than one of this length at once.
+    /// A line may have so many bytes, without its line feed; a longer one is an error that names
+    /// the file and where in it the line begins. Default 64 MiB. A reader keeps a whole line in
+    /// memory, and reads no more than one of this length at once.
     #[must_use]
     pub fn max_line_bytes(mut self, bytes: usize) -> Self {
         self.line_bytes_max = bytes;

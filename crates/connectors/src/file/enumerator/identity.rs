@@ -1,8 +1,9 @@
 //! Whether two names, one that has gone and one that has come, are of one file.
 //!
 //! Where the system says which file it is, by a number that a rename keeps, and when it was made,
-//! since numbers are used again, that decides. Otherwise only a file with as much in it is taken for
-//! another one: a longer one that begins alike may as well be the next export with the same header.
+//! since numbers are used again, that decides. Otherwise only a file with as much in it is taken
+//! for another one: a longer one that begins alike may as well be the next export with the same
+//! header.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
