@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tidegate_types::message::Notice;
 use tidegate_types::{
-    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner,
-    RestorePlan, Scale, SnapshotKind, SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, OrderedEnd,
+    Owner, RestorePlan, Scale, SnapshotKind, SnapshotLocation,
 };
 
 use crate::failure::{AbortReason, FailureReason, JobFailure, RescaleReason, RescaleRefusal};
@@ -126,6 +126,11 @@ pub enum JobNote {
     /// The job is started with another parallelism than when this was asked for, so it no longer
     /// holds.
     ParallelismForgotten(AskedParallelism),
+    /// Whoever waits for the lead may go on with the job although somebody has ended it.
+    EndNotRecorded {
+        /// Cause, for people.
+        cause: String,
+    },
     /// Whoever goes on with the job may not know which parallelism somebody asked for.
     ParallelismNotRecorded {
         /// Cause, for people.
@@ -245,6 +250,13 @@ pub enum JobAction {
     RecordParallelism {
         /// What was asked for, and what it replaces.
         asked: Option<AskedParallelism>,
+    },
+    /// Durably record that somebody has ended the job, so that nobody goes on with it who wasn't
+    /// told to, and remove the parallelism that was asked for. Then report
+    /// [`EndRecorded`](crate::JobEvent::EndRecorded). Idempotent.
+    RecordEnd {
+        /// How it was ended.
+        end: OrderedEnd,
     },
     /// The answer to a [`Requested`](crate::JobEvent::Requested).
     Answer {

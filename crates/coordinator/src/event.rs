@@ -117,6 +117,11 @@ pub enum JobEvent {
         /// Whether the marker is durable.
         outcome: WriteOutcome,
     },
+    /// Outcome of [`RecordEnd`](crate::JobAction::RecordEnd).
+    EndRecorded {
+        /// Whether it is durable.
+        outcome: WriteOutcome,
+    },
     /// Outcome of [`RecordParallelism`](crate::JobAction::RecordParallelism).
     ParallelismRecorded {
         /// Whether it is durable.

@@ -7,13 +7,15 @@
 //!                  └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! A job that somebody stops or cancels goes through `RecordingEnd` to `Ended`.
+//!
 //! Invariant: an attempt is started only when every earlier one has stopped, when no write that
 //! decides about the latest checkpoint is under way, and when none is in doubt.
 
 use std::collections::BTreeSet;
 
 use tidegate_types::graph::JobGraph;
-use tidegate_types::{AttemptNumber, Millis, SubtaskId};
+use tidegate_types::{AttemptNumber, Millis, OrderedEnd, SubtaskId};
 
 use crate::action::JobEnd;
 use crate::checkpoint::Stop;
@@ -48,6 +50,9 @@ pub(crate) enum Phase {
     Waiting { restart_at: Millis },
     /// Cancelled while a number or the store was on its way; its arrival ends the job.
     Cancelling { end: JobEnd },
+    /// Nothing runs any more, and nothing is undecided; that somebody has ended the job is being
+    /// written.
+    RecordingEnd { end: OrderedEnd, as_told: JobEnd },
     /// Nothing happens any more.
     Ended,
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tidegate_runtime::JobPlan;
 use tidegate_storage::{
-    Candidate, HaLocation, JobStore, Leadership, MemoryNamespace, NamespaceStatus, RestoreFrom,
-    StorageError, parse_snapshot_path,
+    Candidate, Ended, HaLocation, JobStore, Leadership, MemoryNamespace, NamespaceStatus,
+    RestoreFrom, StorageError, last_ended, parse_snapshot_path,
 };
-use tidegate_types::ErrorChain;
 use tidegate_types::graph::OperatorRole;
+use tidegate_types::{ErrorChain, OrderedEnd};
 use tokio::runtime::Handle;
 
 use crate::error::RunError;
@@ -19,6 +19,8 @@ use crate::options::{CheckpointLocation, JobOptions};
 pub(crate) struct Namespace {
     pub(crate) store: JobStore,
     pub(crate) finished: bool,
+    /// How somebody has ended the job, if this process wasn't started afterwards.
+    pub(crate) ended: Option<OrderedEnd>,
     /// What to begin from as long as nothing has completed.
     pub(crate) from: Option<RestoreFrom>,
     /// The leadership that it was won with, if there was an election.
@@ -45,7 +47,11 @@ impl Namespace {
                     in_memory(name, runtime).await?
                 }
             };
-            Self::new(store, status, options)
+            let ended = store.ended().await?.filter(|ended| !ended.left);
+            Ok(Namespace {
+                ended: ended.map(|ended| ended.end),
+                ..Self::new(store, status, options)?
+            })
         };
         opened.await.map_err(storage(options))
     }
@@ -67,16 +73,19 @@ impl Namespace {
             } = election;
             let name = &options.name;
             let campaign = location.election_with(name, lease)?;
+            let ended_before = last_ended(&*campaign).await?;
             tracing::info!(store = %location, "waiting for the lead");
             let leadership = campaign.campaign(&candidate).await?;
             tracing::info!(epoch = %leadership.epoch(), "this JobManager leads");
             let records = leadership.records();
             let opened = JobStore::open_with(directory, records, name, runtime.clone());
             let (store, status) = opened.await?;
-            let namespace = Self::new(store, status, options)?;
+            let meanwhile = |ended: &Ended| Some(ended.epoch) != ended_before || !ended.left;
+            let ended = store.ended().await?.filter(meanwhile);
             Ok(Namespace {
                 leadership: Some(leadership),
-                ..namespace
+                ended: ended.map(|ended| ended.end),
+                ..Self::new(store, status, options)?
             })
         };
         led.await.map_err(storage(options))
@@ -117,6 +126,7 @@ impl Namespace {
         Ok(Namespace {
             store,
             finished: matches!(status, NamespaceStatus::Finished { .. }),
+            ended: None,
             from: from.transpose()?,
             leadership: None,
         })
@@ -168,6 +178,14 @@ pub(crate) fn check_sinks(plan: &JobPlan, options: &JobOptions) -> Result<(), Ru
             })
         }
         _ => Ok(()),
+    }
+}
+
+/// Whoever starts the job from now on means to go on with it, though somebody has ended it.
+pub(crate) async fn leave_ended(store: &JobStore) {
+    if let Err(error) = store.leave_ended().await {
+        let error = ErrorChain(&error);
+        tracing::warn!(%error, "the next start will say that the job was ended, and no more");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::cluster::jobmanager::{JobOnCluster, OnCluster};
 use crate::driver::{Driver, Events, Execution, InProcess, Setup, on_own_thread};
 use crate::dry_run::dry_run;
 use crate::error::RunError;
-use crate::namespace::{Election, Namespace, check_sinks, storage, sweep};
+use crate::namespace::{Election, Namespace, check_sinks, leave_ended, storage, sweep};
 use crate::options::JobOptions;
 use crate::progress::Observer;
 use crate::report::{JobOutcome, JobReport};
@@ -91,9 +91,9 @@ fn start_where(
     let store = namespace.store.clone();
     let lead = Lead::new(namespace.leadership.take(), runtime.handle());
     let prepared = runtime.block_on(prepare(&mut plan, options, namespace))?;
-    let Some(Prepared { job, restored }) = prepared else {
-        let report = JobReport::without_a_run(JobOutcome::AlreadyFinished);
-        return Ok(JobClient::ended(options, &plan, report));
+    let Prepared { job, restored } = match prepared {
+        Ok(prepared) => prepared,
+        Err(outcome) => return Ok(without_a_run(options, &plan, outcome)),
     };
     let (clock, (sender, receiver)) = (Clock::start(), channel());
     let client = JobClient::new(options, &plan, clock, sender.clone());
@@ -137,6 +137,10 @@ fn start_where(
     let shared = Arc::clone(&client.shared);
     on_own_thread(move || run.drive(&shared)).map_err(RunError::Threads)?;
     Ok(client)
+}
+
+fn without_a_run(options: &JobOptions, plan: &JobPlan, outcome: JobOutcome) -> JobClient {
+    JobClient::ended(options, plan, JobReport::without_a_run(outcome))
 }
 
 /// What happens to attempts goes to the driver.
@@ -230,18 +234,22 @@ struct Prepared {
 }
 
 /// Finds what the job goes on from, lets sources and sinks check their configuration, and makes the
-/// coordinator. `None` if the job has finished.
+/// coordinator. An outcome if there is nothing to run.
 async fn prepare(
     plan: &mut JobPlan,
     options: &JobOptions,
     namespace: Namespace,
-) -> Result<Option<Prepared>, RunError> {
+) -> Result<Result<Prepared, JobOutcome>, RunError> {
     let store = &namespace.store;
     if namespace.finished {
         namespace.refuse_new_origin(options).await?;
         // It may have been killed between its marker and its last sweep.
         sweep(store).await;
-        return Ok(None);
+        return Ok(Err(JobOutcome::AlreadyFinished));
+    }
+    if let Some(end) = namespace.ended {
+        leave_ended(store).await;
+        return Ok(Err(JobOutcome::AlreadyEnded(end)));
     }
     let unfit = |cause| RunError::Restore {
         job: options.name.clone(),
@@ -271,7 +279,7 @@ async fn prepare(
         store.sweep_orphans(&resumed.completed).await
     };
     recorded.await.map_err(storage(options))?;
-    Ok(Some(Prepared { job, restored }))
+    Ok(Ok(Prepared { job, restored }))
 }
 
 /// Everything that a job in this process holds on to.
@@ -326,6 +334,7 @@ impl Run {
             JobEnd::Cancelled => {
                 let latest = self.driver.job().latest_completed();
                 let latest = latest.filter(|_| self.durable).map(|latest| latest.id);
+                self.runtime.block_on(leave_ended(self.driver.store()));
                 self.runtime.block_on(sweep(self.driver.store()));
                 return Ended::Cancelled { latest };
             }
@@ -335,6 +344,7 @@ impl Run {
             }
             JobEnd::Failed(failure) => return Ended::Failed(failure),
         };
+        self.runtime.block_on(leave_ended(self.driver.store()));
         self.runtime.block_on(sweep(self.driver.store()));
         Ended::Well(Box::new(JobReport {
             outcome,

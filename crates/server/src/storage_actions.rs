@@ -107,6 +107,7 @@ fn unsettled(action: &JobAction, cause: String) -> Option<JobEvent> {
         },
         JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
         JobAction::RecordParallelism { .. } => JobEvent::ParallelismRecorded { outcome },
+        JobAction::RecordEnd { .. } => JobEvent::EndRecorded { outcome },
         JobAction::DropCompleted { checkpoint, .. } => JobEvent::Deleted {
             checkpoint: checkpoint.id,
         },
@@ -154,15 +155,17 @@ async fn carry_out(store: &JobStore, action: JobAction) -> Option<JobEvent> {
         JobAction::RecordParallelism { asked } => JobEvent::ParallelismRecorded {
             outcome: store.record_parallelism(asked).await,
         },
+        JobAction::RecordEnd { end } => JobEvent::EndRecorded {
+            outcome: store.record_end(&end).await,
+        },
         JobAction::DiscardHistory(completed) => {
             warn(store.discard_history(&completed).await);
             return None;
         }
         JobAction::DropCompleted { checkpoint, spared } => {
             warn(store.drop_completed(&checkpoint, &spared).await);
-            JobEvent::Deleted {
-                checkpoint: checkpoint.id,
-            }
+            let checkpoint = checkpoint.id;
+            JobEvent::Deleted { checkpoint }
         }
         JobAction::DiscardFiles {
             checkpoint,

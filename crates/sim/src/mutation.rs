@@ -121,11 +121,13 @@ pub enum Mutation {
     SharedFileForgotten,
     /// A new process overlooks the parallelism that somebody asked for.
     ParallelismOverlooked,
+    /// Nobody records that somebody has ended the job.
+    EndUnrecorded,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 52] = [
+    pub const ALL: [Mutation; 53] = [
         Mutation::CommitOnAck,
         Mutation::ForgetEarlierTransactions,
         Mutation::DropBeforePointer,
@@ -178,6 +180,7 @@ impl Mutation {
         Mutation::UnknownFileAccepted,
         Mutation::SharedFileForgotten,
         Mutation::ParallelismOverlooked,
+        Mutation::EndUnrecorded,
     ];
 
     /// Turns on what the rarer bugs need in order to show, so that few seeds suffice.
@@ -202,7 +205,10 @@ impl Mutation {
             Mutation::FolderUnawaited => {
                 (scenario.users.savepoint, faults.not_done) = (0.004, 0.3);
             }
-            Mutation::StopForgotten | Mutation::SourceRunsOn | Mutation::CommitReportedEarly => {
+            Mutation::StopForgotten
+            | Mutation::SourceRunsOn
+            | Mutation::CommitReportedEarly
+            | Mutation::EndUnrecorded => {
                 (scenario.users.stop, scenario.users.drain) = (0.002, 0.0);
             }
             Mutation::OriginDropped | Mutation::ClaimedIsKept => {

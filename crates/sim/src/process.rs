@@ -17,7 +17,7 @@ use crate::attempt::{Attempt, Lane, Stopping, Stream};
 use crate::core::Core;
 use crate::invariants::{
     Checked, Watch, deletions_keep_up, ensure, no_busy_waiting, not_there, nothing_after_the_end,
-    restored,
+    restored, stop_is_recorded,
 };
 use crate::mutation::Mutation;
 use crate::outside::Outside;
@@ -160,6 +160,7 @@ impl Process {
             JobAction::Answer { request, answer } => {
                 trace!(outside, "{request} is answered: {answer:?}");
                 outside.invariants.savepoints.on_answer(&answer)?;
+                stop_is_recorded(&answer, &outside.store)?;
                 outside.tally.answers += 1;
             }
             JobAction::Note(note) => self.on_note(&note, outside)?,
@@ -207,6 +208,7 @@ impl Process {
                 Write::Finished(checkpoint)
             }
             JobAction::RecordParallelism { asked } => Write::Parallelism(asked, None),
+            JobAction::RecordEnd { end } => Write::End(end),
             JobAction::RecoverCompleted => {
                 self.ops.push(Op::Recover(None));
                 return Ok(());
@@ -433,6 +435,7 @@ impl Process {
             }
             JobNote::Rescaled(rescaled) => trace!(outside, "{rescaled:?}"),
             JobNote::NotRescaled { cause } => trace!(outside, "not rescaled: {cause}"),
+            JobNote::EndNotRecorded { cause } => trace!(outside, "end not recorded: {cause}"),
             JobNote::ParallelismForgotten(asked) => trace!(outside, "forgotten: {asked:?}"),
             JobNote::ParallelismNotRecorded { cause } => trace!(outside, "not recorded: {cause}"),
             JobNote::TriggerFailed { cause } => trace!(outside, "no trigger: {cause}"),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tidegate_coordinator::JobEvent;
 use tidegate_types::message::WriteOutcome;
 use tidegate_types::{
-    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, Owner,
-    SnapshotKind, SnapshotLocation,
+    AskedParallelism, AttemptNumber, CheckpointId, CompletedCheckpoint, FileHandle, OrderedEnd,
+    Owner, SnapshotKind, SnapshotLocation,
 };
 
 use crate::invariants::{Checked, Violation, may_delete, restorable};
@@ -27,6 +27,7 @@ pub(crate) enum Write {
     /// The folder of a savepoint.
     Folder(CheckpointId, SnapshotLocation),
     Finished(CheckpointId),
+    End(OrderedEnd),
     /// If it has come late, in place of the version that it has seen.
     Parallelism(Option<AskedParallelism>, Option<u64>),
 }
@@ -202,6 +203,10 @@ pub(crate) fn apply(write: &Write, outside: &mut Outside) -> Checked {
             // One that was late says nothing new.
             store.finished = store.finished.max(Some(*id));
         }
+        Write::End(_) => {
+            store.ended = outside.mutation != Some(Mutation::EndUnrecorded);
+            store.asked = (None, store.asked.1 + 1);
+        }
         Write::Parallelism(asked, seen) => {
             let (stored, version) = &mut store.asked;
             if seen.is_none_or(|seen| seen == *version) {
@@ -221,6 +226,7 @@ fn name(write: &Write) -> String {
         Write::Pointer(id, _) => format!("pointer to {id}"),
         Write::Folder(id, location) => format!("folder of {id}: {location}"),
         Write::Finished(id) => format!("finished with {id}"),
+        Write::End(end) => format!("end: {end}"),
         Write::Parallelism(asked, _) => format!("{asked:?}"),
     }
 }
@@ -298,6 +304,7 @@ fn event(write: &Write, outcome: WriteOutcome, outside: &Outside) -> JobEvent {
             outcome,
         },
         Write::Finished(_) => JobEvent::MarkedFinished { outcome },
+        Write::End(_) => JobEvent::EndRecorded { outcome },
         Write::Parallelism(..) => JobEvent::ParallelismRecorded { outcome },
     }
 }

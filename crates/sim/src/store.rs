@@ -64,6 +64,8 @@ pub(crate) struct Store {
     pub(crate) attempts_reserved: u64,
     /// The parallelism that somebody asked for, and how often that was written.
     pub(crate) asked: (Option<AskedParallelism>, u64),
+    /// Whether somebody has ended a run of the job, and nobody has gone on since.
+    pub(crate) ended: bool,
     pub(crate) finished: Option<CheckpointId>,
     serial: u64,
 }

@@ -130,6 +130,13 @@ impl World {
             );
             return self.check_finished();
         }
+        if std::mem::take(&mut outside.store.ended) {
+            trace!(
+                outside,
+                "a new process finds that somebody has ended the job"
+            );
+            return Ok(());
+        }
         restorable(&outside.store)?;
         let mut completed = outside.store.recover().map_err(stuck)?;
         let is_stop = completed.last().is_some_and(|latest| latest.kind.stops());
@@ -225,6 +232,7 @@ impl World {
         };
         let outside = &mut self.outside;
         resolve_late(process.late, outside)?;
+        outside.store.ended = false;
         if outside.scenario.faults.delete == 0.0 {
             process.watch.ownership.on_leave(&outside.store)?;
         }

@@ -162,5 +162,6 @@ found! {
     unknown_file_accepted: UnknownFileAccepted within 300 by "restorable" | "reachable" | "cut";
     // RX-01: after the second drop they are gone.
     shared_file_forgotten: SharedFileForgotten within 200 by "ownership";
+    end_unrecorded: EndUnrecorded within 200 by "ends";
     parallelism_overlooked: ParallelismOverlooked within 300 by "parallelism";
 }

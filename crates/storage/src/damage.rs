@@ -12,15 +12,15 @@ use mutate::Mutator;
 
 use crate::metadata;
 use crate::record::{
-    COUNTER, DISCARDED, ELSEWHERE, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, PARALLELISM, POINTER,
-    POINTER_V1, RecordKind,
+    COUNTER, DISCARDED, ELSEWHERE, ENDED, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, PARALLELISM,
+    POINTER, POINTER_V1, RecordKind,
 };
 
 const ROUNDS: usize = 20_000;
 
 const METADATA: &[u8] = include_bytes!("../tests/golden/metadata-v1.bin");
 
-const RECORDS: [(&RecordKind, &[u8]); 11] = [
+const RECORDS: [(&RecordKind, &[u8]); 12] = [
     (&JOB, include_bytes!("../tests/golden/job-v1.txt")),
     (&COUNTER, include_bytes!("../tests/golden/counter-v1.txt")),
     (
@@ -33,6 +33,7 @@ const RECORDS: [(&RecordKind, &[u8]); 11] = [
         &PARALLELISM,
         include_bytes!("../tests/golden/parallelism-v1.txt"),
     ),
+    (&ENDED, include_bytes!("../tests/golden/ended-v1.txt")),
     (
         &ELSEWHERE,
         include_bytes!("../tests/golden/elsewhere-v1.txt"),

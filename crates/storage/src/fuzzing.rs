@@ -2,8 +2,8 @@
 
 use crate::metadata;
 use crate::record::{
-    COUNTER, DISCARDED, ELSEWHERE, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, PARALLELISM, POINTER,
-    POINTER_V1,
+    COUNTER, DISCARDED, ELSEWHERE, ENDED, FINISHED, JOB, LEADER, LEADER_V1, ORIGIN, PARALLELISM,
+    POINTER, POINTER_V1,
 };
 
 /// Decodes metadata. What is accepted is exactly what would be written.

@@ -10,9 +10,10 @@
 //!   origin           the snapshot it was begun from, if any
 //!   chk-N/           state files and, written last, _metadata
 //!   completed/       one pointer per completed checkpoint
+//!   ended            which run somebody has ended, if any
 //!   parallelism      what somebody asked for while it ran, if any
 //!   discarded        the id up to which nothing is restored any more, if any
-//!   finished         once the job has ended
+//!   finished         once the job has finished
 //! ```
 //!
 //! Invariants: only the leader of the latest epoch writes records or deletes anything; numbers
@@ -22,7 +23,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_types::message::WriteOutcome;
-use tidegate_types::{AskedParallelism, AttemptNumber, CheckpointId, JobId, LeaderEpoch};
+use tidegate_types::{
+    AskedParallelism, AttemptNumber, CheckpointId, JobId, LeaderEpoch, OrderedEnd,
+};
 use tokio::runtime::Handle;
 use url::Url;
 
@@ -33,7 +36,7 @@ use crate::folder;
 use crate::ha::job_records::JobRecords;
 #[cfg(feature = "s3")]
 use crate::ha::{Candidate, HaLocation, LeaderElection, S3Inspection, S3Location};
-use crate::ha::{FolderRecords, MemoryNamespace, RecordStore};
+use crate::ha::{Ended, FolderRecords, MemoryNamespace, RecordStore};
 use crate::names::{self, IDENTITY};
 use crate::objects::{Objects, blocking};
 use crate::places::Places;
@@ -307,6 +310,28 @@ impl JobStore {
     /// If the record can't be read, or is damaged.
     pub async fn asked_parallelism(&self) -> Result<Option<AskedParallelism>, StorageError> {
         self.inner.records.asked_parallelism().await
+    }
+
+    /// Records that somebody has ended this run of the job.
+    pub async fn record_end(&self, end: &OrderedEnd) -> WriteOutcome {
+        self.inner.records.record_end(end).await.into()
+    }
+
+    /// Records that nobody is left who would go on with the run that was ended last, if one was:
+    /// whoever starts the job from now on means to.
+    ///
+    /// # Errors
+    /// If the record can't be read or written.
+    pub async fn leave_ended(&self) -> Result<(), StorageError> {
+        self.inner.records.leave_ended().await.into_result()
+    }
+
+    /// The last run that somebody has ended, if there is one.
+    ///
+    /// # Errors
+    /// If the record can't be read, or is damaged.
+    pub async fn ended(&self) -> Result<Option<Ended>, StorageError> {
+        self.inner.records.ended().await
     }
 
     /// Marks the job as ended with `checkpoint`. The namespace keeps its checkpoints. One that is

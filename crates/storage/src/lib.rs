@@ -85,8 +85,9 @@ pub use ha::S3Location;
 pub use ha::ZooKeeperLocation;
 pub use ha::pointer::{CheckpointPointer, Origin};
 pub use ha::{
-    Candidate, Expected, FolderRecords, HaLocation, InstanceId, LeaderElection, LeaderInfo,
+    Candidate, Ended, Expected, FolderRecords, HaLocation, InstanceId, LeaderElection, LeaderInfo,
     Leadership, Loss, LossCause, MemoryNamespace, RecordStore, RecordVersion, Versioned, Written,
+    last_ended,
 };
 pub use job_store::{JobStore, NamespaceStatus};
 pub use load::{load_snapshot, parse_snapshot_path};

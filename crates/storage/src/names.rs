@@ -34,7 +34,9 @@ pub(crate) const ATTEMPTS: &str = "attempts";
 pub(crate) const CHECKPOINT_IDS: &str = "checkpoint-ids";
 /// The parallelism that somebody asked for, if any.
 pub(crate) const PARALLELISM: &str = "parallelism";
-/// Exists once the job has ended.
+/// How somebody has ended a run of the job, if anybody has.
+pub(crate) const ENDED: &str = "ended";
+/// Exists once the job has finished.
 pub(crate) const FINISHED: &str = "finished";
 /// The checkpoint up to which nothing is restored any more.
 pub(crate) const DISCARDED: &str = "discarded";

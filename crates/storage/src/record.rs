@@ -81,6 +81,11 @@ pub(crate) const PARALLELISM: RecordKind = RecordKind {
     version: 1,
     fields: &["job", "declared", "asked"],
 };
+pub(crate) const ENDED: RecordKind = RecordKind {
+    name: "tidegate-ended",
+    version: 1,
+    fields: &["job", "epoch", "how", "savepoint", "left"],
+};
 pub(crate) const FINISHED: RecordKind = RecordKind {
     name: "tidegate-finished",
     version: 1,
@@ -286,70 +291,79 @@ mod tests {
         }
     }
 
+    const JOB_ID: &str = "00112233445566778899aabbccddeeff";
+    const OTHER_ID: &str = "ffeeddccbbaa99887766554433221100";
+    const PLACE: &str = "file:///data/savepoint-ffeeddcc-42";
+
+    type Golden = (&'static RecordKind, &'static [&'static str], &'static str);
+
+    const GOLDEN: [Golden; 12] = [
+        (
+            &JOB,
+            &[JOB_ID, "wörd count 100%\n"],
+            include_str!("../tests/golden/job-v1.txt"),
+        ),
+        (
+            &COUNTER,
+            &[JOB_ID, "attempts", "18446744073709551615"],
+            include_str!("../tests/golden/counter-v1.txt"),
+        ),
+        (
+            &POINTER_V1,
+            &[JOB_ID, "42"],
+            include_str!("../tests/golden/pointer-v1.txt"),
+        ),
+        (
+            &POINTER,
+            &[JOB_ID, "42", OTHER_ID, "user", PLACE],
+            include_str!("../tests/golden/pointer-v2.txt"),
+        ),
+        (
+            &ORIGIN,
+            &[JOB_ID, "42", OTHER_ID, "no-claim", "file:///a%20b/chk-42"],
+            include_str!("../tests/golden/origin-v1.txt"),
+        ),
+        (
+            &ELSEWHERE,
+            &[JOB_ID, "42", OTHER_ID, "deleting", PLACE],
+            include_str!("../tests/golden/elsewhere-v1.txt"),
+        ),
+        (
+            &LEADER_V1,
+            &["7"],
+            include_str!("../tests/golden/leader-v1.txt"),
+        ),
+        (
+            &LEADER,
+            &["8", OTHER_ID, "10.0.0.7:6123"],
+            include_str!("../tests/golden/leader-v2.txt"),
+        ),
+        (
+            &FINISHED,
+            &[JOB_ID, "42"],
+            include_str!("../tests/golden/finished-v1.txt"),
+        ),
+        (
+            &PARALLELISM,
+            &[JOB_ID, "3", "5"],
+            include_str!("../tests/golden/parallelism-v1.txt"),
+        ),
+        (
+            &ENDED,
+            &[JOB_ID, "8", "stopped", PLACE, "no"],
+            include_str!("../tests/golden/ended-v1.txt"),
+        ),
+        (
+            &DISCARDED,
+            &[JOB_ID, "42"],
+            include_str!("../tests/golden/discarded-v1.txt"),
+        ),
+    ];
+
     /// If this fails, old namespaces can't be opened any more: write a new version instead.
     #[test]
     fn golden_files_decode_and_encode_identically() {
-        let job = "00112233445566778899aabbccddeeff";
-        let other = "ffeeddccbbaa99887766554433221100";
-        let place = "file:///data/savepoint-ffeeddcc-42";
-        let cases: [(&RecordKind, &[&str], &str); 11] = [
-            (
-                &JOB,
-                &[job, "wörd count 100%\n"],
-                include_str!("../tests/golden/job-v1.txt"),
-            ),
-            (
-                &COUNTER,
-                &[job, "attempts", "18446744073709551615"],
-                include_str!("../tests/golden/counter-v1.txt"),
-            ),
-            (
-                &POINTER_V1,
-                &[job, "42"],
-                include_str!("../tests/golden/pointer-v1.txt"),
-            ),
-            (
-                &POINTER,
-                &[job, "42", other, "user", place],
-                include_str!("../tests/golden/pointer-v2.txt"),
-            ),
-            (
-                &ORIGIN,
-                &[job, "42", other, "no-claim", "file:///a%20b/chk-42"],
-                include_str!("../tests/golden/origin-v1.txt"),
-            ),
-            (
-                &ELSEWHERE,
-                &[job, "42", other, "deleting", place],
-                include_str!("../tests/golden/elsewhere-v1.txt"),
-            ),
-            (
-                &LEADER_V1,
-                &["7"],
-                include_str!("../tests/golden/leader-v1.txt"),
-            ),
-            (
-                &LEADER,
-                &["8", other, "10.0.0.7:6123"],
-                include_str!("../tests/golden/leader-v2.txt"),
-            ),
-            (
-                &FINISHED,
-                &[job, "42"],
-                include_str!("../tests/golden/finished-v1.txt"),
-            ),
-            (
-                &PARALLELISM,
-                &[job, "3", "5"],
-                include_str!("../tests/golden/parallelism-v1.txt"),
-            ),
-            (
-                &DISCARDED,
-                &[job, "42"],
-                include_str!("../tests/golden/discarded-v1.txt"),
-            ),
-        ];
-        for (kind, values, golden) in cases {
+        for (kind, values, golden) in GOLDEN {
             assert_eq!(kind.decode("f", golden.as_bytes()).unwrap(), values);
             assert_eq!(kind.encode(values), golden.as_bytes());
         }

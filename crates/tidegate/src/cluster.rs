@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, CommandFactory, Parser};
+use tidegate_server::RunError;
 use tidegate_server::cluster::{
     ClusterSettings, JobManagerOptions, Task, is_member, run_local_cluster, run_task_manager,
 };
@@ -43,6 +44,15 @@ static ROLE: OnceLock<Role> = OnceLock::new();
 /// The role of this process, which [`parse`] has found out.
 pub(crate) fn role() -> &'static Role {
     ROLE.get().unwrap_or(&Role::Embedded)
+}
+
+/// Ends a JobManager whose job was cancelled, with the status of one that has done what it was
+/// told: nobody is to start it again because of an error. In one process it is up to the program.
+pub(crate) fn end_if_jobmanager(cancelled: &RunError) {
+    if let Role::JobManager(_) = role() {
+        tracing::warn!("{cancelled}");
+        exit(0);
+    }
 }
 
 /// Parses the arguments of a job, as `A::parse()` does, and lets the program also be every part of

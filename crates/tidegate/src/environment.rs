@@ -109,7 +109,8 @@ impl Environment {
     /// everything that stands in the way.
     ///
     /// SIGTERM and Ctrl-C end the job in the way that the setting `--on-sigterm` says. If it was
-    /// suspended, the process ends here, with status 128 and the number of the signal.
+    /// suspended, the process ends here, with status 128 and the number of the signal. So does a
+    /// JobManager whose job is cancelled, with status 0.
     ///
     /// # Errors
     /// See [`RunError`](crate::RunError). Unless the settings say otherwise, completed checkpoints
@@ -137,11 +138,17 @@ impl Environment {
         if let Some(line) = line {
             line.finish(outcome.as_ref().ok());
         }
-        if let Err(Error::Run(suspended @ RunError::Suspended { .. })) = &outcome
-            && let Some(ends) = ends.filter(|ends| ends.is_told())
-        {
-            warn!("{suspended}");
-            ends.exit();
+        match &outcome {
+            Err(Error::Run(suspended @ RunError::Suspended { .. })) => {
+                if let Some(ends) = ends.filter(|ends| ends.is_told()) {
+                    warn!("{suspended}");
+                    ends.exit();
+                }
+            }
+            Err(Error::Run(cancelled @ RunError::Cancelled { .. })) => {
+                cluster::end_if_jobmanager(cancelled);
+            }
+            _ => {}
         }
         outcome
     }

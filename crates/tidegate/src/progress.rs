@@ -135,7 +135,11 @@ pub(crate) fn print_dry_run(report: &JobReport) {
 }
 
 fn summary(report: &JobReport) -> Vec<String> {
-    if report.outcome == JobOutcome::AlreadyFinished {
+    let nothing_ran = matches!(
+        report.outcome,
+        JobOutcome::AlreadyFinished | JobOutcome::AlreadyEnded(_)
+    );
+    if nothing_ran {
         return vec![report.outcome.to_string()];
     }
     let seconds = report.elapsed.as_secs_f64();

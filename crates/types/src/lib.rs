@@ -10,6 +10,7 @@ mod ids;
 mod key_group;
 mod key_hash;
 mod location;
+mod ordered_end;
 mod restore;
 mod scaling;
 mod time;
@@ -31,6 +32,7 @@ pub use ids::{
 pub use key_group::{KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism};
 pub use key_hash::{HASH_ID, hash_bytes};
 pub use location::SnapshotLocation;
+pub use ordered_end::OrderedEnd;
 pub use restore::{RestoreMode, RestorePart, RestorePlan, SubtaskRestore};
 pub use scaling::{AskedParallelism, Scale, Scaling};
 pub use time::{EventTime, Millis, UnixMillis};

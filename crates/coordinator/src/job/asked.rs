@@ -25,6 +25,8 @@ pub(super) struct Record {
     found: Option<AskedParallelism>,
     /// Whether there may be one.
     exists: bool,
+    /// Whether a write of it has no outcome yet.
+    in_flight: bool,
     /// Who is to be told that it is durable, and of what.
     waiting: Option<(RequestId, Rescaled)>,
 }
@@ -34,12 +36,13 @@ impl Record {
         Record {
             found,
             exists: found.is_some(),
+            in_flight: false,
             waiting: None,
         }
     }
 
     pub(super) fn is_being_written(&self) -> bool {
-        self.waiting.is_some()
+        self.in_flight
     }
 
     /// The scale that was recorded for a job as this is started, if there is one.
@@ -91,6 +94,7 @@ impl Job {
 
     fn record(&mut self, asked: Option<AskedParallelism>, actions: &mut Vec<JobAction>) {
         self.record.exists = true;
+        self.record.in_flight = true;
         actions.push(JobAction::RecordParallelism { asked });
     }
 
@@ -99,6 +103,7 @@ impl Job {
         outcome: WriteOutcome,
         actions: &mut Vec<JobAction>,
     ) {
+        self.record.in_flight = false;
         let recorded = match outcome {
             WriteOutcome::Done => true,
             WriteOutcome::NotDone { cause } | WriteOutcome::Unknown { cause } => {
@@ -107,6 +112,7 @@ impl Job {
             }
         };
         self.answer_rescaled(recorded, actions);
+        self.record_end(actions);
     }
 
     fn answer_rescaled(&mut self, recorded: bool, actions: &mut Vec<JobAction>) {
@@ -119,14 +125,16 @@ impl Job {
         }
     }
 
-    /// The job comes to its end: nobody is told of the record any more. Whoever starts a job anew
-    /// that was stopped or cancelled says how large it is; one that has finished is never started.
-    pub(super) fn end_record(&mut self, end: &JobEnd, actions: &mut Vec<JobAction>) {
-        let in_flight = self.record.is_being_written();
+    /// The job has ended: nobody is told of the record any more. The record of an ordered end has
+    /// taken it away; one that has finished needs it no more.
+    pub(super) fn leave_record(&mut self, end: &JobEnd, actions: &mut Vec<JobAction>) {
         self.answer_rescaled(false, actions);
-        let goes_on = matches!(end, JobEnd::Suspended | JobEnd::Failed(_));
+        let finished = matches!(
+            end,
+            JobEnd::Finished | JobEnd::Stopped { drained: true, .. }
+        );
         // Ordering: two writes of the record are never under way at once.
-        if !goes_on && self.record.exists && !in_flight {
+        if finished && self.record.exists && !self.record.in_flight {
             self.record(None, actions);
         }
     }

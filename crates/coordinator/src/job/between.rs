@@ -253,7 +253,7 @@ impl Job {
             Phase::MarkingFinished { otherwise, .. } => {
                 otherwise.get_or_insert_with(|| end.clone());
             }
-            Phase::Cancelling { .. } | Phase::Ended => {}
+            Phase::Cancelling { .. } | Phase::RecordingEnd { .. } | Phase::Ended => {}
         }
     }
 

@@ -1,9 +1,15 @@
-//! From the last checkpoint of a job to its end: everything published, the marker written, what
-//! isn't kept deleted, and whoever asked for the stop told.
+//! From the last checkpoint of a job to its end: everything published, the end recorded, whoever
+//! asked for it told, and what isn't kept deleted.
+//!
+//! An end that isn't recorded is no end: another JobManager that waits for the lead, or whatever
+//! starts this one again, would go on where it left off. So a job that has finished is marked, one
+//! that somebody ends is recorded as ended (Flink's job result store), and only then whoever asked
+//! for it is told.
 
+use tidegate_types::OrderedEnd;
 use tidegate_types::message::WriteOutcome;
 
-use crate::action::{JobAction, JobEnd};
+use crate::action::{JobAction, JobEnd, JobNote};
 use crate::checkpoint::{Stop, answer};
 use crate::end::Conclusion;
 use crate::failure::{FailureReason, RescaleRefusal, StorageStep};
@@ -39,7 +45,8 @@ impl Job {
                 actions.push(JobAction::MarkFinished { checkpoint });
             }
             Some(Conclusion::Suspended(stop)) => {
-                let next = Next::End(self.stopped(stop, false, actions));
+                let next = Next::End(stopped(&stop, false));
+                self.stopping = Some(stop);
                 self.stop_attempt(number, Threads::Running, next, actions);
             }
         }
@@ -63,7 +70,11 @@ impl Job {
         match outcome {
             WriteOutcome::Done => {
                 let end = match self.take_stop() {
-                    Some(stop) => self.stopped(stop, true, actions),
+                    Some(stop) => {
+                        let end = stopped(&stop, true);
+                        answer_stopped(stop, actions);
+                        end
+                    }
                     None => JobEnd::Finished,
                 };
                 self.stop_attempt(attempt, threads, Next::End(end), actions);
@@ -78,21 +89,6 @@ impl Job {
                 let reason = FailureReason::Storage { step, cause };
                 self.stop_after_failure(attempt, threads, reason, actions);
             }
-        }
-    }
-
-    /// Tells whoever asked for the stop that it has worked; returns the end that it is.
-    fn stopped(&self, stop: Stop, drained: bool, actions: &mut Vec<JobAction>) -> JobEnd {
-        let Stop { summary, request } = stop;
-        let savepoint = summary.checkpoint;
-        let location = summary.location.clone();
-        if let Some(request) = request {
-            answer(request, Answer::Completed(summary), actions);
-        }
-        JobEnd::Stopped {
-            savepoint,
-            location: location.expect("a savepoint has a folder"),
-            drained,
         }
     }
 
@@ -111,13 +107,64 @@ impl Job {
         }
     }
 
-    /// Ends the job, and deletes what doesn't outlive such an end.
+    /// Ends the job; first records that it has, if somebody wanted it to.
     pub(super) fn end(&mut self, end: JobEnd, actions: &mut Vec<JobAction>) {
+        match ordered(&end) {
+            None => self.end_now(end, actions),
+            Some(ordered) => {
+                self.phase = Phase::RecordingEnd {
+                    end: ordered,
+                    as_told: end,
+                };
+                self.record_end(actions);
+            }
+        }
+    }
+
+    /// Ordering: one record at a time. The end takes that of the parallelism away.
+    pub(super) fn record_end(&mut self, actions: &mut Vec<JobAction>) {
+        if let Phase::RecordingEnd { end, .. } = &self.phase
+            && !self.record.is_being_written()
+        {
+            let end = end.clone();
+            actions.push(JobAction::RecordEnd { end });
+        }
+    }
+
+    /// Whoever waits for the lead knows now that there is nothing to go on with; or may not, and
+    /// then whoever asked for the stop is told.
+    pub(super) fn on_end_recorded(&mut self, outcome: WriteOutcome, actions: &mut Vec<JobAction>) {
+        if !matches!(self.phase, Phase::RecordingEnd { .. }) {
+            return;
+        }
+        let Phase::RecordingEnd { as_told, .. } = self.take_phase() else {
+            unreachable!("it was just looked at");
+        };
+        let stop = self.stopping.take();
+        match outcome {
+            WriteOutcome::Done => {
+                if let Some(stop) = stop {
+                    answer_stopped(stop, actions);
+                }
+            }
+            WriteOutcome::NotDone { cause } | WriteOutcome::Unknown { cause } => {
+                if let Some(stop) = stop {
+                    let cause = format!("that the job has ended was not recorded: {cause}");
+                    not_stopped(stop, &cause, actions);
+                }
+                actions.push(JobAction::Note(JobNote::EndNotRecorded { cause }));
+            }
+        }
+        self.end_now(as_told, actions);
+    }
+
+    /// Deletes what doesn't outlive such an end.
+    fn end_now(&mut self, end: JobEnd, actions: &mut Vec<JobAction>) {
         if !self.keeps_checkpoints(&end) {
             self.checkpoints.drop_retained(actions);
         }
         self.not_rescaled(RescaleRefusal::Ended, actions);
-        self.end_record(&end, actions);
+        self.leave_record(&end, actions);
         self.phase = Phase::Ended;
         actions.push(JobAction::End(end));
     }
@@ -134,6 +181,41 @@ impl Job {
                     || matches!(failure.reason, FailureReason::Restore { .. })
             }
         }
+    }
+}
+
+fn stopped(stop: &Stop, drained: bool) -> JobEnd {
+    let location = stop.summary.location.clone();
+    JobEnd::Stopped {
+        savepoint: stop.summary.checkpoint,
+        location: location.expect("a savepoint has a folder"),
+        drained,
+    }
+}
+
+/// The end that is to be recorded. A job that has finished is marked so, whoever drained it; and
+/// one that has failed may do better elsewhere.
+fn ordered(end: &JobEnd) -> Option<OrderedEnd> {
+    match end {
+        JobEnd::Stopped {
+            location,
+            drained: false,
+            ..
+        } => Some(OrderedEnd::Stopped {
+            savepoint: location.clone(),
+        }),
+        JobEnd::Cancelled => Some(OrderedEnd::Cancelled),
+        JobEnd::Finished
+        | JobEnd::Stopped { drained: true, .. }
+        | JobEnd::Suspended
+        | JobEnd::Failed(_) => None,
+    }
+}
+
+/// Everything up to the savepoint is committed, and nobody goes on by mistake.
+fn answer_stopped(stop: Stop, actions: &mut Vec<JobAction>) {
+    if let Some(request) = stop.request {
+        answer(request, Answer::Completed(stop.summary), actions);
     }
 }
 

@@ -23,7 +23,7 @@ use tidegate_types::message::{AddressedReport, Report, SubtaskFailure, WriteOutc
 use tidegate_types::{AttemptNumber, CompletedCheckpoint, JobId, Millis, Scaling, SubtaskId};
 
 use crate::action::{JobAction, JobEnd};
-use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal};
+use crate::checkpoint::{Acknowledgement, CheckpointCoordinator, Signal, Stop};
 use crate::event::{JobEvent, Now, Recovery};
 use crate::failure::{FailureReason, StorageStep, TriggerRefusal};
 use crate::lifecycle::{Attempt, Next, Phase};
@@ -80,6 +80,8 @@ pub struct Job {
     restarts: Restarts,
     elastic: Elastic,
     record: Record,
+    /// Whoever stops the job, until it is recorded that it has ended.
+    stopping: Option<Stop>,
     /// The largest attempt number ever seen.
     attempt_max: AttemptNumber,
     /// Attempts above this number are of this `Job`; what those below write is not its business.
@@ -144,6 +146,7 @@ impl Job {
             restarts: Restarts::new(settings.restart),
             elastic: Elastic::new(Scaling::default(), settings.elastic),
             record: Record::found(facts.asked),
+            stopping: None,
             attempt_max,
             attempt_before: attempt_max,
         })
@@ -283,6 +286,7 @@ impl Job {
                 request,
                 what: Request::Rescale { parallelism },
             } => self.on_rescale_requested(request, parallelism, actions),
+            JobEvent::EndRecorded { outcome } => self.on_end_recorded(outcome, actions),
             JobEvent::ParallelismRecorded { outcome } => {
                 self.on_parallelism_recorded(outcome, actions);
             }

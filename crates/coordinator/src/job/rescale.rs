@@ -48,8 +48,8 @@ pub(super) struct Elastic {
 struct Slots {
     count: u32,
     since: Millis,
-    /// The fewest since the attempt was begun.
-    fewest: u32,
+    /// If some have gone since the attempt was begun: the fewest that there were.
+    fewest: Option<u32>,
     /// How many of them the job would use.
     usable: u32,
 }
@@ -152,7 +152,7 @@ impl Elastic {
             return None;
         }
         // It waits for slots that may never be there. Some that come and go are as good as none.
-        let (scale, believed) = match self.with_slots(slots.fewest) {
+        let (scale, believed) = match slots.fewest.and_then(|fewest| self.with_slots(fewest)) {
             Some(scale) => (scale, waited),
             None => self.suggested()?,
         };
@@ -162,7 +162,7 @@ impl Elastic {
     /// An attempt is begun.
     fn count_from_here(&mut self) {
         if let Some(slots) = &mut self.slots {
-            slots.fewest = slots.count;
+            slots.fewest = None;
         }
     }
 }
@@ -313,14 +313,16 @@ impl Job {
             rescaling.before,
             self.graph_at(rescaling.to).parallelism_max(),
         );
-        if let Some(refusal) = self.too_few_slots(needed) {
-            return self.not_rescaled(refusal, actions);
-        }
-        if !self.elastic.is_checkpointing() {
-            self.not_rescaled(RescaleRefusal::DidNotRun, actions);
+        let too_few = self.too_few_slots(needed);
+        if self.elastic.is_untried() {
+            let refusal = too_few.unwrap_or(RescaleRefusal::DidNotRun);
+            self.not_rescaled(refusal, actions);
             self.elastic.scale = before;
             self.elastic.because = RescaleReason::DidNotRun;
             return;
+        }
+        if let Some(refusal) = too_few {
+            return self.not_rescaled(refusal, actions);
         }
         let since = self.now.monotonic;
         if let Some(rescaling) = &mut self.elastic.rescaling {
@@ -335,6 +337,7 @@ impl Job {
     ) -> Result<RestorePlan, RestoreError> {
         let before = self.elastic.scale;
         self.elastic.count_from_here();
+        self.refuse_without_slots(actions);
         let recorded = self.elastic.recorded.take();
         if let Some(recorded) = recorded {
             self.elastic.scale = recorded;
@@ -357,6 +360,19 @@ impl Job {
         self.elastic.because = RescaleReason::DidNotRun;
         self.set_scale(before, actions);
         self.plan_restore()
+    }
+
+    /// Slots that have gone since the last attempt was stopped: what was to have them is given up.
+    fn refuse_without_slots(&mut self, actions: &mut Vec<JobAction>) {
+        let to = self
+            .elastic
+            .rescaling
+            .as_ref()
+            .map(|rescaling| rescaling.to);
+        let needed = to.map(|to| self.graph_at(to).parallelism_max());
+        if let Some(refusal) = needed.and_then(|needed| self.too_few_slots(needed)) {
+            self.not_rescaled(refusal, actions);
+        }
     }
 
     fn plan_restore(&self) -> Result<RestorePlan, RestoreError> {
@@ -438,10 +454,14 @@ impl Job {
         if before.is_some_and(|slots| slots.count == count) {
             return;
         }
+        let fewest = before.and_then(|slots| match slots.fewest {
+            Some(fewest) => Some(fewest.min(count)),
+            None => (count < slots.count).then_some(count),
+        });
         self.elastic.slots = Some(Slots {
             count,
             since: self.now.monotonic,
-            fewest: before.map_or(count, |slots| slots.fewest.min(count)),
+            fewest,
             usable: 0,
         });
         self.count_usable_slots();
@@ -473,17 +493,21 @@ impl Job {
         let Phase::Active(attempt) = &self.phase else {
             return;
         };
-        let better = self.elastic.better(attempt, self.graph.parallelism_max());
+        let (number, workers) = (attempt.number, self.graph.parallelism_max());
+        let next = Next::Restart { at: now };
+        if self.elastic.is_untried() && self.too_few_slots(workers).is_some() {
+            // It would wait for slots that the job did without.
+            return self.stop_attempt(number, Threads::Running, next, actions);
+        }
+        let better = self.elastic.better(attempt, workers);
         let Some((scale, _)) = better.filter(|(_, due)| *due <= now) else {
             return;
         };
-        let number = attempt.number;
         match attempt.runs() {
             true if self.checkpoints.is_winding_down() || self.checkpoints.has_savepoints() => {}
             true => self.begin_rescale(None, RescaleReason::Slots, scale, actions),
             false => {
                 self.elastic.scale = scale;
-                let next = Next::Restart { at: now };
                 self.stop_attempt(number, Threads::Running, next, actions);
             }
         }

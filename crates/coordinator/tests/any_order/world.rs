@@ -224,6 +224,7 @@ impl World {
             | JobAction::ReserveIds { .. }
             | JobAction::PrepareSavepoint { .. }
             | JobAction::RecordParallelism { .. }
+            | JobAction::RecordEnd { .. }
             | JobAction::RecoverCompleted => self.outstanding.push(action),
             JobAction::Answer { request, .. } => {
                 assert!(
@@ -459,6 +460,7 @@ impl World {
             }
             JobAction::MarkFinished { .. } => JobEvent::MarkedFinished { outcome },
             JobAction::RecordParallelism { .. } => JobEvent::ParallelismRecorded { outcome },
+            JobAction::RecordEnd { .. } => JobEvent::EndRecorded { outcome },
             JobAction::PrepareSavepoint { checkpoint, .. } => {
                 if applied {
                     self.folders.insert(checkpoint);

@@ -66,6 +66,7 @@ pub(crate) fn action(action: &JobAction) -> String {
         JobAction::RecordParallelism { asked: Some(asked) } => {
             format!("record parallelism {} for {}", asked.asked, asked.declared)
         }
+        JobAction::RecordEnd { end } => format!("record that it was {end}"),
         JobAction::Answer { request, answer } => {
             format!("answer {request}: {}", self::answer(answer))
         }
@@ -251,6 +252,7 @@ fn note(note: &JobNote) -> String {
         }
         JobNote::Rescaled(rescaled) => self::rescaled(rescaled),
         JobNote::NotRescaled { cause } => format!("not rescaled: {cause}"),
+        JobNote::EndNotRecorded { cause } => format!("end not recorded: {cause}"),
         JobNote::ParallelismForgotten(AskedParallelism { declared, asked }) => {
             format!("parallelism {asked} for {declared} forgotten")
         }

@@ -18,6 +18,7 @@
 //! ack CHK S [file=F,…] [attempt=N]           `file=each`: a file per subtask
 //! decline CHK S REASON
 //! recorded [outcome]                         the parallelism is recorded (with `records=slow`)
+//! end-recorded [outcome]                     the ordered end is recorded (with `records=slow`)
 //! published CHK [outcome] · stored CHK [outcome]
 //! complete CHK                               ack by all, published, stored
 //! ended S · committed CHK S
@@ -68,7 +69,7 @@ pub(crate) struct World {
     requests: Cell<u64>,
     /// Whether deletions report back only when a command says so.
     slow_deletions: bool,
-    /// Whether the parallelism is recorded only when a command says so.
+    /// Whether the parallelism, or the end, is recorded only when a command says so.
     slow_records: bool,
     discarded: BTreeSet<String>,
     /// The folders of savepoints.
@@ -145,6 +146,11 @@ impl World {
         if !self.slow_records && actions.iter().any(records) {
             let outcome = WriteOutcome::Done;
             shown.extend(self.step(JobEvent::ParallelismRecorded { outcome }));
+        }
+        let ends = |action: &JobAction| matches!(action, JobAction::RecordEnd { .. });
+        if !self.slow_records && actions.iter().any(ends) {
+            let outcome = WriteOutcome::Done;
+            shown.extend(self.step(JobEvent::EndRecorded { outcome }));
         }
         if self.slow_deletions {
             return shown;
@@ -337,6 +343,9 @@ impl World {
                 outcome: parse::outcome(command.word(2)),
             },
             "recorded" => JobEvent::ParallelismRecorded {
+                outcome: parse::outcome(command.word(1)),
+            },
+            "end-recorded" => JobEvent::EndRecorded {
                 outcome: parse::outcome(command.word(1)),
             },
             "stored" => JobEvent::PointerStored {

@@ -48,6 +48,12 @@ pub(super) fn log(note: &JobNote) {
                  {declared}; it has been started with another one now, which holds"
             );
         }
+        JobNote::EndNotRecorded { cause } => {
+            tracing::warn!(
+                cause,
+                "a JobManager that waits for the lead, or is started again, may go on with the job"
+            );
+        }
         JobNote::ParallelismNotRecorded { cause } => {
             tracing::warn!(
                 cause,

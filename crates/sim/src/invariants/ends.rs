@@ -1,12 +1,15 @@
-//! A job that has ended does nothing more, whatever it hears.
+//! A job that has ended does nothing more, whatever it hears; and one that somebody was told has
+//! stopped is recorded as ended, so that nobody goes on with it by mistake.
 //!
-//! Source: the coordinator's contract, "nothing follows the end".
+//! Source: the coordinator's contract, "nothing follows the end"; Flink's job result store
+//! (FLIP-194).
 
-use tidegate_coordinator::{Job, JobEvent, Now, Request, RequestId};
+use tidegate_coordinator::{Answer, Job, JobEvent, Now, Request, RequestId};
 use tidegate_types::message::{AddressedReport, Report, SubtaskFailure, WriteOutcome};
 use tidegate_types::{AttemptNumber, CheckpointId};
 
 use super::{Checked, ensure};
+use crate::store::Store;
 
 /// Tells an ended job all sorts of things.
 pub(crate) fn nothing_after_the_end(job: &mut Job, now: Now, attempt: AttemptNumber) -> Checked {
@@ -54,6 +57,18 @@ pub(crate) fn nothing_after_the_end(job: &mut Job, now: Now, attempt: AttemptNum
     })
 }
 
+/// Whoever has stopped the job may rely on it.
+pub(crate) fn stop_is_recorded(answer: &Answer, store: &Store) -> Checked {
+    let stopped = match answer {
+        Answer::Completed(summary) => summary.kind.stops(),
+        _ => false,
+    };
+    let recorded = store.ended || store.finished.is_some();
+    ensure(!stopped || recorded, "ends", || {
+        format!("nothing says that the job has ended, and somebody is told: {answer:?}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_coordinator::{JobSettings, Recovery};
@@ -74,7 +89,7 @@ mod tests {
         let (now, attempt) = (Now::default(), AttemptNumber(1));
         assert!(nothing_after_the_end(&mut job(), now, attempt).is_err());
         let mut ended = job();
-        ended.step(now, JobEvent::CancelRequested, &mut Vec::new());
+        ended.step(now, JobEvent::SuspendRequested, &mut Vec::new());
         assert_eq!(nothing_after_the_end(&mut ended, now, attempt), Ok(()));
     }
 }

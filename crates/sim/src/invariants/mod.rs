@@ -37,7 +37,7 @@ pub(crate) use parallelism::Parallelism;
 pub(crate) use transactions::{LIST as TRANSACTIONS, Transactions};
 
 pub(crate) use deletions::deletions_keep_up;
-pub(crate) use ends::nothing_after_the_end;
+pub(crate) use ends::{nothing_after_the_end, stop_is_recorded};
 pub(crate) use leaks::{claimed_is_gone, nothing_left};
 pub(crate) use liveness::{
     STEPS_TO_FINISH_MAX, no_busy_waiting, pauses_between_reads, stuck, too_slow,

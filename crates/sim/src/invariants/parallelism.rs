@@ -13,7 +13,7 @@ const NAME: &str = "parallelism";
 
 #[derive(Debug, Default)]
 pub(crate) struct Parallelism {
-    /// What was to be recorded last.
+    /// What this process was to record last.
     latest: Option<AskedParallelism>,
     /// What somebody was told of, and nobody has changed since.
     promised: Option<AskedParallelism>,
@@ -32,12 +32,17 @@ impl Parallelism {
         let holds = |promised: &AskedParallelism| Some(promised.declared) == declared;
         let promised = self.promised.filter(holds);
         self.due = promised.map(|promised| promised.asked);
+        self.latest = None;
     }
 
     pub(crate) fn on_action(&mut self, action: &JobAction) -> Checked {
         match action {
             JobAction::RecordParallelism { asked } => {
                 (self.latest, self.promised) = (*asked, None);
+                Ok(())
+            }
+            JobAction::RecordEnd { .. } => {
+                (self.latest, self.promised) = (None, None);
                 Ok(())
             }
             JobAction::Answer { answer, .. } => {

@@ -10,6 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use tidegate_types::LeaderEpoch;
 use tokio::sync::watch;
@@ -274,6 +275,12 @@ pub trait LeaderElection: fmt::Debug + Send + Sync {
         &'a self,
         candidate: &'a Candidate,
     ) -> BoxFuture<'a, Result<Leadership, StorageError>>;
+
+    /// Reads a record without leading, as it is at some moment between call and return.
+    ///
+    /// # Errors
+    /// If the store can't be read.
+    fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>>;
 
     /// The leader that is recorded, if there is one.
     ///

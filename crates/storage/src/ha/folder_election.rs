@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use tidegate_types::ErrorChain;
 
@@ -15,6 +16,7 @@ use super::election::{Candidate, LeaderElection, LeaderInfo, Leadership};
 use super::folder::{FolderRecords, read_led};
 use crate::error::{ErrorKind, StorageError};
 use crate::objects::Objects;
+use crate::record::RECORD_BYTES_MAX;
 
 /// Pause between two tries to get the lock, and between two looks at who has it.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -62,6 +64,18 @@ impl FolderElection {
         Ok(led.and_then(|led| led.leader))
     }
 
+    async fn peek_at(&self, name: &str) -> Result<Option<Bytes>, StorageError> {
+        if !self.folder.is_dir() {
+            return Ok(None);
+        }
+        let objects = Objects::folder(&self.folder)?;
+        match objects.get(name, RECORD_BYTES_MAX).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(StorageError::Missing { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
     async fn change(&self, known: Option<&LeaderInfo>) -> Result<Option<LeaderInfo>, StorageError> {
         loop {
             match self.read().await {
@@ -97,6 +111,10 @@ impl LeaderElection for FolderElection {
         candidate: &'a Candidate,
     ) -> BoxFuture<'a, Result<Leadership, StorageError>> {
         self.win(candidate).boxed()
+    }
+
+    fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>> {
+        self.peek_at(name).boxed()
     }
 
     fn current_leader(&self) -> BoxFuture<'_, Result<Option<LeaderInfo>, StorageError>> {

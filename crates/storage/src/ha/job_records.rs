@@ -1,5 +1,5 @@
 //! What a job keeps in its [`RecordStore`]: its identity, counters, pointers to completed
-//! checkpoints, its origin, the parallelism that somebody asked for, its end.
+//! checkpoints, its origin, what somebody asked of it, its end.
 //!
 //! Invariants: numbers handed out are durable before anybody sees them; counters exist whenever the
 //! identity does; a pointer and an origin are written once and never changed; what has been
@@ -8,16 +8,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_types::{AskedParallelism, AttemptNumber, CheckpointId, JobId};
+use tidegate_types::{
+    AskedParallelism, AttemptNumber, CheckpointId, ErrorChain, JobId, OrderedEnd,
+};
 use uuid::Uuid;
 
+use super::ended::Ended;
 use super::pointer::{CheckpointPointer, Origin};
 use super::{Expected, RecordStore, RecordVersion, Written};
 use crate::elsewhere::Elsewhere;
 use crate::error::StorageError;
 use crate::names::{
-    self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, DISCARDED, ELSEWHERE, FINISHED, IDENTITY, ORIGIN,
-    PARALLELISM,
+    self, ATTEMPTS, CHECKPOINT_IDS, COMPLETED, DISCARDED, ELSEWHERE, ENDED, FINISHED, IDENTITY,
+    ORIGIN, PARALLELISM,
 };
 use crate::record;
 
@@ -26,8 +29,9 @@ use crate::record;
 pub(crate) struct JobRecords {
     store: Arc<dyn RecordStore>,
     job: JobId,
-    /// Two reservations of one process wait for each other, rather than to conflict.
-    counters: Arc<tokio::sync::Mutex<()>>,
+    /// Records that are read and replaced: two of one process wait for each other, rather than to
+    /// conflict, and come about in the order in which they were issued.
+    replacing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl JobRecords {
@@ -77,7 +81,7 @@ impl JobRecords {
         JobRecords {
             store: Arc::clone(store),
             job,
-            counters: Arc::default(),
+            replacing: Arc::default(),
         }
     }
 
@@ -90,7 +94,7 @@ impl JobRecords {
     }
 
     pub(crate) async fn reserve_attempt(&self) -> Result<AttemptNumber, StorageError> {
-        let _counters = self.counters.lock().await;
+        let _replacing = self.replacing.lock().await;
         let (last, version) = self.read_counter(ATTEMPTS).await?;
         let next = last.checked_add(1).expect("fewer than 2^64 attempts");
         let written = self.write_counter(ATTEMPTS, next, Expected::Version(version));
@@ -104,7 +108,7 @@ impl JobRecords {
     }
 
     pub(crate) async fn reserve_ids(&self, up_to: CheckpointId) -> Written {
-        let _counters = self.counters.lock().await;
+        let _replacing = self.replacing.lock().await;
         match self.read_counter(CHECKPOINT_IDS).await {
             Ok((reserved, _)) if reserved >= up_to.0 => Written::Done,
             Ok((_, version)) => {
@@ -266,6 +270,11 @@ impl JobRecords {
     /// Records the parallelism that somebody asked for, instead of what there is; `None` removes
     /// that.
     pub(crate) async fn record_parallelism(&self, asked: Option<AskedParallelism>) -> Written {
+        let _replacing = self.replacing.lock().await;
+        self.replace_parallelism(asked).await
+    }
+
+    async fn replace_parallelism(&self, asked: Option<AskedParallelism>) -> Written {
         let found = match self.store.read(PARALLELISM).await {
             Ok(found) => found,
             Err(error) => return Written::NotDone(error),
@@ -295,6 +304,57 @@ impl JobRecords {
             declared: record::parse_parallelism(&file, &values[1])?,
             asked: record::parse_parallelism(&file, &values[2])?,
         }))
+    }
+
+    /// Records that the run of this leader was ended, instead of whichever was before, and that
+    /// nobody's parallelism is to be kept.
+    pub(crate) async fn record_end(&self, end: &OrderedEnd) -> Written {
+        let _replacing = self.replacing.lock().await;
+        let ended = Ended {
+            epoch: self.store.epoch(),
+            end: end.clone(),
+            left: false,
+        };
+        let written = self.replace_end(&ended).await;
+        if matches!(written, Written::Done)
+            && let Err(error) = self.replace_parallelism(None).await.into_result()
+        {
+            let error = ErrorChain(&error);
+            tracing::warn!(%error, "the parallelism that was asked for is still recorded");
+        }
+        written
+    }
+
+    /// Records that whoever has ended, or found the job ended, has left it: whoever starts it from
+    /// now on means to.
+    pub(crate) async fn leave_ended(&self) -> Written {
+        let _replacing = self.replacing.lock().await;
+        match self.ended().await {
+            Err(error) => Written::NotDone(error),
+            Ok(Some(ended)) if !ended.left => {
+                let left = true;
+                self.replace_end(&Ended { left, ..ended }).await
+            }
+            Ok(_) => Written::Done,
+        }
+    }
+
+    async fn replace_end(&self, ended: &Ended) -> Written {
+        let expected = match self.store.read(ENDED).await {
+            Ok(found) => found.map_or(Expected::Absent, |f| Expected::Version(f.version)),
+            Err(error) => return Written::NotDone(error),
+        };
+        let bytes = ended.encode(self.job).into();
+        self.store.write(ENDED, bytes, expected).await
+    }
+
+    /// The last run that somebody has ended, if there is one.
+    pub(crate) async fn ended(&self) -> Result<Option<Ended>, StorageError> {
+        let Some(found) = self.store.read(ENDED).await? else {
+            return Ok(None);
+        };
+        let file = self.store.describe(ENDED);
+        Ended::decode(&file, Some(self.job), &found.bytes).map(Some)
     }
 
     async fn last_checkpoint(

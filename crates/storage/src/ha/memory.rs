@@ -121,6 +121,15 @@ impl LeaderElection for MemoryNamespace {
         .boxed()
     }
 
+    fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>> {
+        let found = self
+            .lock()
+            .entries
+            .get(name)
+            .map(|found| found.bytes.clone());
+        ready(Ok(found)).boxed()
+    }
+
     fn current_leader(&self) -> BoxFuture<'_, Result<Option<LeaderInfo>, StorageError>> {
         ready(Ok(self.leader())).boxed()
     }

@@ -25,6 +25,7 @@
 //! What the records mean is the same everywhere, see [`JobRecords`](job_records::JobRecords).
 
 mod election;
+mod ended;
 mod folder;
 mod folder_election;
 mod location;
@@ -47,6 +48,7 @@ use tidegate_types::{ErrorChain, LeaderEpoch};
 pub use election::{
     Candidate, InstanceId, LeaderElection, LeaderInfo, Leadership, Loss, LossCause,
 };
+pub use ended::{Ended, last_ended};
 pub use folder::FolderRecords;
 pub use location::HaLocation;
 pub use memory::MemoryNamespace;

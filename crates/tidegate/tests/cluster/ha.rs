@@ -1,6 +1,7 @@
 //! Several JobManagers, of which ZooKeeper elects one: leaders are killed, paused and cut off from
 //! ZooKeeper, and the output is exact.
 
+use std::process::Command;
 use std::time::Duration;
 
 use crate::members::{Kind, Member, signal};
@@ -156,4 +157,48 @@ fn whatever_becomes_of_leaders_and_zookeeper_the_output_is_exact() {
     for taskmanager in cluster.taskmanagers.drain(..) {
         taskmanager.wait().success();
     }
+}
+
+/// Asks the job, wherever its JobManager is, to end in this way.
+fn end(cluster: &Cluster<'_>, verb: &[&str]) {
+    let asked = Command::new(example("wordcount"))
+        .args([verb[0], "--jobmanager", &cluster.addresses.join(",")])
+        .args(&verb[1..])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&asked.stderr);
+    assert!(asked.status.success(), "{verb:?}: {error}");
+}
+
+#[test]
+fn nobody_goes_on_with_a_job_that_was_ended_until_it_is_started_again() {
+    let place = Place::new();
+    let expected = write_input(&place, 300, 30);
+    let zookeeper = ZooKeeper::start();
+    let savepoints = place.path("savepoints");
+    let stop = ["stop", "--savepoint-dir", savepoints.to_str().unwrap()];
+    for verb in [&["cancel"][..], &stop] {
+        let mut cluster = Cluster::start(&place, &zookeeper);
+        let leader = cluster.wait_for_leader();
+        cluster.wait_until_it_works(leader);
+        end(&cluster, verb);
+        // The one that waited for the lead gets it, and finds nothing to do.
+        let waited = cluster.jobmanagers.remove(1 - leader).wait().success();
+        assert!(
+            waited
+                .stderr
+                .contains("before this process could go on with it"),
+            "{}",
+            waited.stderr
+        );
+        cluster.jobmanagers.remove(0).wait().success();
+        for taskmanager in cluster.taskmanagers.drain(..) {
+            taskmanager.wait().success();
+        }
+    }
+    let mut cluster = Cluster::start(&place, &zookeeper);
+    for process in cluster.taskmanagers.drain(..) {
+        process.wait().success();
+    }
+    assert_exact(&place, &expected);
 }

@@ -223,6 +223,13 @@ impl S3Election {
         Ok(lease.and_then(|lease| lease.led.leader))
     }
 
+    async fn peek_at(&self, name: &str) -> Result<Option<Bytes>, StorageError> {
+        let found = self.table().await?;
+        Ok(found
+            .and_then(|found| found.table.get(name))
+            .map(|found| found.bytes))
+    }
+
     async fn change(&self, known: Option<&LeaderInfo>) -> Result<Option<LeaderInfo>, StorageError> {
         loop {
             match self.read().await {
@@ -240,6 +247,10 @@ impl LeaderElection for S3Election {
         candidate: &'a Candidate,
     ) -> BoxFuture<'a, Result<Leadership, StorageError>> {
         self.win(candidate).boxed()
+    }
+
+    fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>> {
+        self.peek_at(name).boxed()
     }
 
     fn current_leader(&self) -> BoxFuture<'_, Result<Option<LeaderInfo>, StorageError>> {

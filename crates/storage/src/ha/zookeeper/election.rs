@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use tidegate_types::{ErrorChain, LeaderEpoch};
 use tokio::sync::Mutex;
@@ -213,6 +214,20 @@ impl ZooKeeperElection {
         read.map_err(|e| self.nodes.error("read", &self.nodes.leader(), e))
     }
 
+    async fn peek_at(&self, name: &str) -> Result<Option<Bytes>, StorageError> {
+        let client = self.look().await?;
+        let path = self.nodes.record(name);
+        let read = || async {
+            client.sync(&path).await?;
+            client.get_data(&path).await
+        };
+        match patiently(&client, read).await {
+            Ok((bytes, _)) => Ok(Some(bytes.into())),
+            Err(Error::NoNode) => Ok(None),
+            Err(error) => Err(self.nodes.error("read", &path, error)),
+        }
+    }
+
     async fn change(&self, known: Option<&LeaderInfo>) -> Result<Option<LeaderInfo>, StorageError> {
         loop {
             match self.watch(known).await {
@@ -257,6 +272,10 @@ impl LeaderElection for ZooKeeperElection {
         candidate: &'a Candidate,
     ) -> BoxFuture<'a, Result<Leadership, StorageError>> {
         self.win(candidate).boxed()
+    }
+
+    fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>> {
+        self.peek_at(name).boxed()
     }
 
     fn current_leader(&self) -> BoxFuture<'_, Result<Option<LeaderInfo>, StorageError>> {
