@@ -23,6 +23,7 @@ pub mod format;
 pub mod inspect;
 pub mod key;
 pub mod schema;
+pub mod text;
 
 pub use chain::ChainPolicy;
 pub use compact_str::CompactString;

@@ -1,14 +1,18 @@
-//! Comparing small texts as what they are in memory: three words.
+//! Small texts as what they are in memory: three words.
 //!
-//! A [`CompactString`] of up to 24 bytes lies where the value is. To look at its bytes one has to
-//! look at its length first, and then go one of several ways; which one, the processor guesses
-//! wrong for every other word of a language. Two texts that are the same in memory are the same,
-//! whatever that memory means, and nearly all keys that are found in a table are.
+//! A [`CompactString`] of up to 24 bytes lies where the value is. To look at its bytes, or to copy
+//! them there, one has to look at the length first, and then go one of several ways; which one, the
+//! processor guesses wrong for every other word of a language. Here nothing depends on the length.
 //!
-//! One of the two modules of the engine with `unsafe`: the type doesn't show its memory. Invariant:
-//! what is found out this way is only ever that two texts are equal. Those that are not the same in
-//! memory (one was cut off and has something behind its end, or owns its bytes) are compared as
-//! texts.
+//! Two texts that are the same in memory are the same, whatever that memory means, and nearly all
+//! keys that are found in a table are. And a text of which one knows that 24 bytes can be read from
+//! its beginning on, as in the middle of a longer one, is these bytes, without those behind its end.
+//!
+//! One of the two modules of the engine with `unsafe`: the type doesn't show its memory.
+//! Invariants: what is found out by looking at memory is only ever that two texts are equal. Those
+//! that are not the same in memory (one was cut off and has something behind its end, or owns its
+//! bytes) are compared as texts. What is put together has the layout of the crate, which is held
+//! against texts that the crate has made when this is compiled.
 
 #![allow(unsafe_code)]
 
@@ -45,6 +49,104 @@ pub(super) fn same_text(left: &CompactString, right: &CompactString) -> bool {
 fn same_bytes_of(left: &CompactString, right: &CompactString) -> bool {
     same_bytes(left.as_bytes(), right.as_bytes())
 }
+
+/// The first `length` bytes of `text`: fastest if it has 24 or more.
+///
+/// # Panics
+/// If there are fewer, or they end within a character.
+#[inline(always)]
+pub(crate) fn beginning_of(text: &str, length: usize) -> CompactString {
+    let beginning = &text[..length];
+    match text.as_bytes().first_chunk() {
+        #[cfg(target_pointer_width = "64")]
+        Some(bytes) if length <= INLINE => {
+            // SAFETY: the first `length` of these bytes are text, as a `str` is made of them above.
+            unsafe { of_bytes(bytes, length) }
+        }
+        _ => made_by_the_crate(beginning),
+    }
+}
+
+#[inline(never)]
+fn made_by_the_crate(text: &str) -> CompactString {
+    CompactString::from(text)
+}
+
+/// Bytes of a text that lies in the value.
+const INLINE: usize = 24;
+
+/// By length: the bits of three words that belong to a text, and what the last one has besides. The
+/// last byte is the text's own, or there is room for 192 and the length.
+static LAYOUTS: [([u64; 3], u64); INLINE + 1] = {
+    let mut layouts = [([0; 3], 0); INLINE + 1];
+    let mut length = 0;
+    while length <= INLINE {
+        let (words, rest) = &mut layouts[length];
+        let mut at = 0;
+        while at < length {
+            words[at / 8] |= 0xff << (8 * (at % 8));
+            at += 1;
+        }
+        if length < INLINE {
+            *rest = (192 | length as u64) << 56;
+        }
+        length += 1;
+    }
+    layouts
+};
+
+/// A text of the first `length` bytes, at most all.
+///
+/// # Safety
+/// They are UTF-8.
+#[cfg(target_pointer_width = "64")]
+#[inline(always)]
+const unsafe fn of_bytes(bytes: &[u8; INLINE], length: usize) -> CompactString {
+    let (mask, rest) = &LAYOUTS[length];
+    let (words, _) = bytes.as_chunks::<8>();
+    let first = u64::from_le_bytes(words[0]) & mask[0];
+    let second = u64::from_le_bytes(words[1]) & mask[1];
+    let third = u64::from_le_bytes(words[2]) & mask[2] | *rest;
+    let memory = [
+        first.to_le_bytes(),
+        second.to_le_bytes(),
+        third.to_le_bytes(),
+    ];
+    // SAFETY: this is what such a text is in memory. How the crate lays texts out is its own
+    // business, so the result is held against texts that it has made, below: another layout doesn't
+    // compile.
+    unsafe { std::mem::transmute::<[[u8; 8]; 3], CompactString>(memory) }
+}
+
+/// Whether a text is the same in memory as when the crate makes it.
+#[cfg(target_pointer_width = "64")]
+const fn is_laid_out_alike(text: &'static str) -> bool {
+    let mut bytes = [b'#'; INLINE];
+    let (own, _) = bytes.split_at_mut(text.len());
+    own.copy_from_slice(text.as_bytes());
+    // SAFETY: as many bytes as `text` has are its own; a `CompactString` has 24, all initialised.
+    let (made, expected): ([u8; INLINE], [u8; INLINE]) = unsafe {
+        (
+            std::mem::transmute::<CompactString, _>(of_bytes(&bytes, text.len())),
+            std::mem::transmute::<CompactString, _>(CompactString::const_new(text)),
+        )
+    };
+    let mut at = 0;
+    while at < INLINE && made[at] == expected[at] {
+        at += 1;
+    }
+    at == INLINE
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    let text = "of twenty-four bytes or ";
+    let mut length = 0;
+    while length <= INLINE {
+        assert!(is_laid_out_alike(text.split_at(length).0));
+        length += 1;
+    }
+};
 
 #[cfg(test)]
 mod tests {
@@ -86,5 +188,30 @@ mod tests {
             &fixed,
             &"longer than what lies in a place".into()
         ));
+    }
+
+    // Every byte of a text, and what follows it, whether that is near the end or not.
+    #[test]
+    fn beginnings_are_the_texts_that_the_crate_makes() {
+        let text = "\u{e9}t\u{e9} abcdefghijklmnopqrstuvwxyz 0123456789 \u{1f30a} and more";
+        let ends = |from: usize| (from..=text.len()).filter(|end| text.is_char_boundary(*end));
+        for from in ends(0) {
+            for end in ends(from) {
+                let expected = &text[from..end];
+                let made = beginning_of(&text[from..], end - from);
+                assert_eq!(made, expected);
+                assert_eq!(made.is_heap_allocated(), expected.len() > INLINE);
+                assert_eq!(made.clone() + "!", format!("{expected}!"));
+                if expected.len() <= INLINE {
+                    assert_eq!(words(&made), words(&CompactString::from(expected)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "char boundary")]
+    fn a_beginning_ends_between_characters() {
+        beginning_of("\u{e9}t\u{e9}, and as much behind it as is read", 1);
     }
 }

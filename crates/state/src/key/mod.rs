@@ -35,6 +35,7 @@ use tidegate_types::hash_bytes;
 pub use borrowed::{BorrowedKey, HashedKey};
 #[doc(hidden)]
 pub use fixed::FixedEncoding;
+pub(crate) use inline::beginning_of;
 
 /// Bytes that are no encoding of the key type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
