@@ -67,6 +67,8 @@ pub use tidegate_types::{
     RestoreMode, SnapshotFormat, SnapshotLocation, UnixMillis,
 };
 
+pub use tidegate_state::text;
+
 /// Functions of your own with state, timers and a second input.
 pub use tidegate_runtime::process;
 

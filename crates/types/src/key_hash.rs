@@ -31,6 +31,62 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Hashes what `bytes_of` says of each item, into the place of the same index.
+///
+/// How a key is hashed depends on its length, and nobody can foresee that of a text. So keys are
+/// sorted first by what is to be done with them, without a branch, and then hashed in a loop of one
+/// kind after another.
+///
+/// # Panics
+/// If there are fewer hashes than items.
+pub fn hash_each<'a, T>(items: &'a [T], bytes_of: impl Fn(&'a T) -> &'a [u8], hashes: &mut [u64]) {
+    for (items, hashes) in items
+        .chunks(CHUNK)
+        .zip(hashes[..items.len()].chunks_mut(CHUNK))
+    {
+        hash_chunk(items, &bytes_of, hashes);
+    }
+}
+
+/// Items that are sorted together, as many as have an index of a byte.
+const CHUNK: usize = 1 << u8::BITS;
+
+/// What is to be done with keys of each length; all longer ones are as the last.
+static KINDS: [u8; 18] = [0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4];
+
+#[inline]
+fn hash_chunk<'a, T>(items: &'a [T], bytes_of: &impl Fn(&'a T) -> &'a [u8], hashes: &mut [u64]) {
+    let mut sorted = [[0; CHUNK]; 5];
+    let mut counts = [0; 5];
+    for (index, item) in items.iter().enumerate() {
+        let length = bytes_of(item).len().min(KINDS.len() - 1);
+        let kind = usize::from(KINDS[length]);
+        sorted[kind][counts[kind]] = index as u8;
+        counts[kind] += 1;
+    }
+    let sorted = |kind: usize| &sorted[kind][..counts[kind]];
+    hash_some(items, sorted(0), bytes_of, |_| OF_NOTHING, hashes);
+    hash_some(items, sorted(1), bytes_of, hash_1_to_3, hashes);
+    hash_some(items, sorted(2), bytes_of, hash_4_to_8, hashes);
+    hash_some(items, sorted(3), bytes_of, hash_9_to_16, hashes);
+    hash_some(items, sorted(4), bytes_of, hash_long, hashes);
+}
+
+/// Hashes the items at these indexes, all in the same way.
+#[inline(always)]
+fn hash_some<'a, T>(
+    items: &'a [T],
+    indexes: &[u8],
+    bytes_of: impl Fn(&'a T) -> &'a [u8],
+    hash: impl Fn(&[u8]) -> u64,
+    hashes: &mut [u64],
+) {
+    for index in indexes {
+        let index = usize::from(*index);
+        hashes[index] = hash(bytes_of(&items[index]));
+    }
+}
+
 #[inline(never)]
 fn hash_long(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
@@ -106,6 +162,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn many_are_hashed_as_each_by_itself(
+            keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..600),
+        ) {
+            let mut hashes = vec![1; keys.len() + 1];
+            hash_each(&keys, |key| key, &mut hashes);
+            prop_assert_eq!(hashes.pop(), Some(1));
+            let expected: Vec<u64> = keys.iter().map(|key| hash_bytes(key)).collect();
+            prop_assert_eq!(hashes, expected);
+        }
+
         #[test]
         fn short_keys_are_hashed_by_xxh3(bytes in prop::collection::vec(any::<u8>(), 0..=17)) {
             prop_assert_eq!(hash_bytes(&bytes), xxh3_64(&bytes));

@@ -30,7 +30,7 @@ pub use ids::{
     SubtaskId,
 };
 pub use key_group::{KeyGroup, KeyGroupError, KeyGroupRange, MaxParallelism};
-pub use key_hash::{HASH_ID, hash_bytes};
+pub use key_hash::{HASH_ID, hash_bytes, hash_each};
 pub use location::SnapshotLocation;
 pub use ordered_end::OrderedEnd;
 pub use restore::{RestoreMode, RestorePart, RestorePlan, SubtaskRestore};

@@ -1,6 +1,7 @@
 //! The words of text files are counted: reading, splitting, texts as keys, few of them frequent.
 
 use tidegate::prelude::*;
+use tidegate::text::words;
 
 use super::INTERVAL;
 use crate::error::Result;
@@ -14,19 +15,21 @@ use crate::peers::timely;
 const WORDS: u64 = 27_650_000;
 
 pub(super) fn run(common: &Common) -> Result<Outcome> {
-    let Files { paths, words } = text::files(common.records.unwrap_or(WORDS), &common.data_dir())?;
+    let Files {
+        paths,
+        words: expected,
+    } = text::files(common.records.unwrap_or(WORDS), &common.data_dir())?;
     if common.peer == Peer::Timely {
-        return timely::wordcount(words, paths, common);
+        return timely::wordcount(expected, paths, common);
     }
     let job = Job::new("wordcount", common, INTERVAL)?;
-    let split = |line: &str, out: &mut Collector<CompactString>| {
-        line.split_ascii_whitespace()
-            .for_each(|word| out.emit(word.into()));
+    let split = |lines: &str, out: &mut Collector<CompactString>| {
+        words(lines).for_each(|word| out.emit(word.into()));
     };
     let counts = job
         .env
-        .source("words", FileSource::parse(paths, split))
+        .source("words", FileSource::parse_lines(paths, split))
         .key_by(|word| word)
         .count("count");
-    job.run_counted(counts, words)
+    job.run_counted(counts, expected)
 }

@@ -1,8 +1,9 @@
 //! What a [`FileSource`](super::FileSource) makes of each line.
 //!
 //! A line is parsed where it lies in the reader's buffer, so nothing is copied that the records
-//! don't keep. The position in a checkpoint is that of a line: its records are emitted together,
-//! and the collector's fullness is looked at between lines.
+//! don't keep; a parser may take several lines at a time, if it knows itself where they end or
+//! needn't know. The position in a checkpoint is that of a line: what is parsed together is emitted
+//! together, and the collector's fullness is looked at in between.
 
 use std::marker::PhantomData;
 
@@ -15,11 +16,16 @@ pub trait LineParser: Clone + Send + Sync + 'static {
     /// What lines are made into.
     type Record: Record;
 
-    /// Emits the records of one line, which has no line feed at its end.
+    /// Whether it is given several lines at a time.
+    const TAKES_MANY: bool = false;
+
+    /// Emits the records of one line, which has no line feed at its end; or, if it
+    /// [takes many](Self::TAKES_MANY), of some lines with their line feeds, which the last line of
+    /// a file may lack.
     ///
     /// # Errors
-    /// An error ends the attempt. Where the line is, is added to it.
-    fn parse(&mut self, line: &str, out: &mut Collector<Self::Record>) -> Result<(), BoxError>;
+    /// An error ends the attempt. Where the first of the lines is, is added to it.
+    fn parse(&mut self, lines: &str, out: &mut Collector<Self::Record>) -> Result<(), BoxError>;
 }
 
 /// Each line as it is.
@@ -36,14 +42,14 @@ impl LineParser for OwnedLines {
     }
 }
 
-/// As a closure does.
+/// As a closure does, line by line or `MANY` lines at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct ParseWith<F, T> {
+pub struct ParseWith<F, T, const MANY: bool = false> {
     function: F,
     record: PhantomData<fn() -> T>,
 }
 
-impl<F, T> ParseWith<F, T> {
+impl<F, T, const MANY: bool> ParseWith<F, T, MANY> {
     pub(super) fn new(function: F) -> Self {
         ParseWith {
             function,
@@ -52,15 +58,17 @@ impl<F, T> ParseWith<F, T> {
     }
 }
 
-impl<F, T> LineParser for ParseWith<F, T>
+impl<F, T, const MANY: bool> LineParser for ParseWith<F, T, MANY>
 where
     T: Record,
     F: FnMut(&str, &mut Collector<T>) -> Result<(), BoxError> + Clone + Send + Sync + 'static,
 {
     type Record = T;
 
+    const TAKES_MANY: bool = MANY;
+
     #[inline]
-    fn parse(&mut self, line: &str, out: &mut Collector<T>) -> Result<(), BoxError> {
-        (self.function)(line, out)
+    fn parse(&mut self, lines: &str, out: &mut Collector<T>) -> Result<(), BoxError> {
+        (self.function)(lines, out)
     }
 }

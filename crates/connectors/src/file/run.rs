@@ -9,6 +9,10 @@ use super::error::FileSourceError;
 use super::lines::{FileLines, FirstLine};
 use super::parse::LineParser;
 
+/// A parser that takes many lines is given no further one after so many bytes: enough for what is
+/// done once, and few enough records to look at the collector behind them.
+const MANY_BYTES: usize = 1 << 10;
+
 /// How far a run is gone through, and how.
 pub(super) struct Bounds {
     /// At least 1.
@@ -82,7 +86,7 @@ fn text_of(run: &[u8]) -> Result<&str, usize> {
     str::from_utf8(&run[..=line_feed]).map_err(|error| error.valid_up_to())
 }
 
-/// Parses lines of `text` until so many of its bytes or lines have been dealt with. Of a line whose
+/// Parses lines of `text` until so many of its bytes or lines have been dealt with. Of lines whose
 /// parser fails, nothing counts as dealt with.
 #[inline]
 fn parse_text<P: LineParser>(
@@ -94,12 +98,38 @@ fn parse_text<P: LineParser>(
 ) -> Result<(), BoxError> {
     while parsed.bytes < bytes_max && parsed.lines < lines_max && !out.is_full() {
         let rest = &text[parsed.bytes..];
-        let line = FirstLine::of(rest.as_bytes());
-        parser.parse(&rest[..line.length], out)?;
-        parsed.bytes += line.taken;
-        parsed.lines += 1;
+        if P::TAKES_MANY {
+            let begin_before = MANY_BYTES.min(bytes_max - parsed.bytes);
+            let many = many_lines(rest.as_bytes(), begin_before, lines_max - parsed.lines);
+            parser.parse(&rest[..many.bytes], out)?;
+            parsed.bytes += many.bytes;
+            parsed.lines += many.lines;
+        } else {
+            let line = FirstLine::of(rest.as_bytes());
+            parser.parse(&rest[..line.length], out)?;
+            parsed.bytes += line.taken;
+            parsed.lines += 1;
+        }
     }
     Ok(())
+}
+
+/// The lines of `run` that begin before this byte, the first in any case, but no more than
+/// `lines_max`.
+fn many_lines(run: &[u8], begin_before: usize, lines_max: u64) -> Parsed {
+    let mut many = Parsed::default();
+    for line_feed in memchr::memchr_iter(b'\n', run) {
+        many.bytes = line_feed + 1;
+        many.lines += 1;
+        if many.bytes >= begin_before || many.lines >= lines_max {
+            return many;
+        }
+    }
+    if many.bytes < run.len() {
+        many.bytes = run.len();
+        many.lines += 1;
+    }
+    many
 }
 
 /// Parses the first line of `run`, with replacements for what isn't text.
@@ -111,7 +141,12 @@ fn parse_lossy<P: LineParser>(
     out: &mut Collector<P::Record>,
 ) -> Result<(), BoxError> {
     let line = FirstLine::of(run);
-    parser.parse(&String::from_utf8_lossy(&run[..line.length]), out)?;
+    let length = if P::TAKES_MANY {
+        line.taken
+    } else {
+        line.length
+    };
+    parser.parse(&String::from_utf8_lossy(&run[..length]), out)?;
     *parsed = Parsed {
         lines: 1,
         bytes: line.taken,

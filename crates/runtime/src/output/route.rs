@@ -106,6 +106,14 @@ pub trait KeySelector<T>: Clone + Send + Sync + 'static {
     /// Calls `use_key` with the record's key.
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&Self::Key) -> R) -> R;
 
+    /// Hashes of the keys of many records, as many as there are places for them.
+    #[inline]
+    fn key_hashes(&self, records: &[T], hashes: &mut [u64]) {
+        for (hash, record) in hashes.iter_mut().zip(records) {
+            *hash = self.with_key(record, Self::Key::key_hash);
+        }
+    }
+
     /// The key of a record that isn't needed any more: a copy, unless it can be had by value.
     #[inline]
     fn take_key(&self, record: T) -> Self::Key
@@ -143,6 +151,11 @@ where
     #[inline]
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {
         use_key((self.select)(record))
+    }
+
+    #[inline]
+    fn key_hashes(&self, records: &[T], hashes: &mut [u64]) {
+        K::key_hashes(records, &self.select, hashes);
     }
 
     /// Where the key is the whole record, it is the record.
@@ -217,6 +230,8 @@ pub struct ByKeyGroup<S> {
     max_parallelism: MaxParallelism,
     /// Receiving subtask by key group.
     owners: Vec<u16>,
+    /// Of the staged run.
+    hashes: Vec<u64>,
 }
 
 impl<S> ByKeyGroup<S> {
@@ -229,6 +244,7 @@ impl<S> ByKeyGroup<S> {
             selector,
             max_parallelism,
             owners,
+            hashes: Vec::new(),
         }
     }
 }
@@ -238,15 +254,17 @@ impl<T: Record, S: KeySelector<T>> Route<T> for ByKeyGroup<S> {
         if targets.count() == 1 {
             return Forward.route(staged, targets);
         }
-        let place_of = |record: &T| {
-            let hash = self.selector.with_key(record, |key| key.key_hash());
-            let group = self.max_parallelism.key_group(hash);
-            (usize::from(self.owners[usize::from(group.0)]), hash)
-        };
+        let (max_parallelism, owners) = (self.max_parallelism, &self.owners);
+        let position_of =
+            |hash| usize::from(owners[usize::from(max_parallelism.key_group(hash).0)]);
         // What owns nothing is small, mostly, and hashed sooner than its hash could be read.
-        match needs_drop::<S::Key>() {
-            true => targets.scatter_hashed(staged, place_of),
-            false => targets.scatter(staged, |record| place_of(record).0),
+        if needs_drop::<S::Key>() {
+            self.hashes.resize(staged.len(), 0);
+            self.selector.key_hashes(staged, &mut self.hashes);
+            targets.scatter_hashed(staged, &self.hashes, position_of);
+        } else {
+            let hash_of = |record: &T| self.selector.with_key(record, S::Key::key_hash);
+            targets.scatter(staged, |record| position_of(hash_of(record)));
         }
     }
 

@@ -159,19 +159,20 @@ impl<T: Record> Targets<T> {
         self.send_full();
     }
 
-    /// As [`scatter`](Self::scatter), and `place_of` gives the hash of the record's key as well,
-    /// which goes with it. An edge has all of its records scattered this way, or none.
+    /// As [`scatter`](Self::scatter) by the hashes of the records' keys, which go with them. An
+    /// edge has all of its records scattered this way, or none.
     #[inline]
     pub(super) fn scatter_hashed(
         &mut self,
         run: &mut Vec<T>,
-        place_of: impl Fn(&T) -> (usize, u64),
+        hashes: &[u64],
+        position_of: impl Fn(u64) -> usize,
     ) {
-        for record in run.drain(..) {
+        assert_eq!(run.len(), hashes.len(), "one for each record");
+        for (record, hash) in run.drain(..).zip(hashes) {
             let weight = self.weighing.of(&record) as u64;
-            let (position, hash) = place_of(&record);
-            let target = &mut self.targets[position];
-            target.batch.key_hashes.push(hash);
+            let target = &mut self.targets[position_of(*hash)];
+            target.batch.key_hashes.push(*hash);
             target.batch.records.push(record);
             target.batch_bytes += weight;
         }

@@ -1,7 +1,7 @@
 //! Canonical encodings of the built-in key types.
 
 use compact_str::CompactString;
-use tidegate_types::hash_bytes;
+use tidegate_types::{hash_bytes, hash_each};
 
 use super::inline::same_text;
 use super::short::same_bytes;
@@ -213,6 +213,15 @@ macro_rules! string_keys {
             #[inline]
             fn key_hash(&self) -> u64 {
                 hash_bytes(self.as_bytes())
+            }
+
+            #[inline]
+            fn key_hashes<'a, T>(
+                records: &'a [T],
+                key_of: impl Fn(&'a T) -> &'a Self,
+                hashes: &mut [u64],
+            ) {
+                hash_each(records, |record| key_of(record).as_bytes(), hashes);
             }
         }
     )*};

@@ -129,6 +129,16 @@ pub trait StateKey: Clone + Eq + Send + Sync + 'static {
             hash_bytes(scratch)
         })
     }
+
+    /// [Hashes](Self::key_hash) of the keys of many records, as many as there are places for them.
+    /// An override must give the same results.
+    #[doc(hidden)]
+    #[inline]
+    fn key_hashes<'a, T>(records: &'a [T], key_of: impl Fn(&'a T) -> &'a Self, hashes: &mut [u64]) {
+        for (hash, record) in hashes.iter_mut().zip(records) {
+            *hash = key_of(record).key_hash();
+        }
+    }
 }
 
 thread_local! {

@@ -256,9 +256,53 @@ fn contents() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(content.prop_map(|parts| parts.concat()), 1..4)
 }
 
+/// How many readers there are, and how many lines each reads at most when it has its turn.
+type Life = (usize, Vec<u64>);
+
+/// What all readers of all lives emit, in order of lines. A life ends with a checkpoint.
+fn read_in_lives<P: LineParser<Record = String>>(
+    source: &FileSource<P>,
+    lives: Vec<Life>,
+) -> Vec<String> {
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let (mut restored, mut seen, mut out) = (Vec::new(), Vec::new(), collecting());
+    // The last life lives to the end.
+    let last = (2, vec![u64::MAX; 10_000]);
+    for (parallelism, steps) in lives.into_iter().chain([last]) {
+        let mut readers: Vec<_> = (0..parallelism)
+            .map(|_| source.reader(place(1)).unwrap())
+            .collect();
+        for (index, split) in restored.drain(..).enumerate() {
+            readers[index % parallelism].assign(split);
+        }
+        for (turn, lines) in steps.into_iter().enumerate() {
+            let reader = &mut readers[turn % parallelism];
+            if reader.unfinished() < 2
+                && let Some(next) = split(&mut enumerator, 0).unwrap()
+            {
+                reader.assign(next);
+            }
+            let taken = reader.step(lines, &mut out).unwrap();
+            assert!(taken <= lines);
+        }
+        seen.append(&mut out.take_collected());
+        restored = stored(
+            &readers
+                .iter()
+                .flat_map(SplitReader::snapshot)
+                .collect::<Vec<_>>(),
+        );
+        let state = stored(&enumerator.snapshot());
+        enumerator = source.enumerator(place(1), Some(state)).unwrap();
+    }
+    assert_eq!(restored, vec![]);
+    seen.sort();
+    seen
+}
+
 proptest! {
     /// BC-44, USER-ASKS 46: any files, any splits, any points of restore, any number of readers
-    /// after it: every line exactly once.
+    /// after it: every line exactly once, one by one or many at a time.
     #[test]
     fn every_line_is_read_exactly_once(
         contents in contents(),
@@ -270,36 +314,17 @@ proptest! {
         for (index, content) in contents.iter().enumerate() {
             fs::write(dir.path().join(index.to_string()), content).unwrap();
         }
-        let source = FileSource::lines([dir.path()]).repeat(repeat).split_bytes(split_bytes);
-        let mut enumerator = source.enumerator(place(1), None).unwrap();
-        let (mut restored, mut seen, mut out) = (Vec::new(), Vec::new(), collecting());
-        // The last life lives to the end.
-        let last = (2, vec![u64::MAX; 10_000]);
-        for (parallelism, steps) in lives.into_iter().chain([last]) {
-            let mut readers: Vec<_> =
-                (0..parallelism).map(|_| source.reader(place(1)).unwrap()).collect();
-            for (index, split) in restored.drain(..).enumerate() {
-                readers[index % parallelism].assign(split);
-            }
-            for (turn, lines) in steps.into_iter().enumerate() {
-                let reader = &mut readers[turn % parallelism];
-                if reader.unfinished() < 2 && let Some(next) = split(&mut enumerator, 0).unwrap() {
-                    reader.assign(next);
-                }
-                reader.step(lines, &mut out).unwrap();
-            }
-            seen.append(&mut out.take_collected());
-            restored = stored(&readers.iter().flat_map(SplitReader::snapshot).collect::<Vec<_>>());
-            let state = stored(&enumerator.snapshot());
-            enumerator = source.enumerator(place(1), Some(state)).unwrap();
-        }
-        prop_assert_eq!(restored, vec![]);
         let lines = contents.iter().flat_map(|content| content.split_terminator('\n'));
         let lines = lines.flat_map(|line| vec![line.to_owned(); repeat as usize]);
         let mut expected: Vec<_> = lines.collect();
         expected.sort();
-        seen.sort();
-        prop_assert_eq!(seen, expected);
+        let one_by_one = FileSource::lines([dir.path()]).repeat(repeat).split_bytes(split_bytes);
+        prop_assert_eq!(&read_in_lives(&one_by_one, lives.clone()), &expected);
+        let many = FileSource::parse_lines([dir.path()], |lines, out: &mut Collector<String>| {
+            lines.split_terminator('\n').for_each(|line| out.emit(line.to_owned()));
+        });
+        let many = many.repeat(repeat).split_bytes(split_bytes);
+        prop_assert_eq!(&read_in_lives(&many, lives), &expected);
     }
 }
 
@@ -322,4 +347,85 @@ fn a_line_that_is_too_long_is_an_error_that_names_it() {
             "{message}"
         );
     }
+}
+
+/// What a parser of many lines is given, a text each time.
+fn texts_of(content: &str, rate: Option<f64>) -> Vec<String> {
+    let (dir, _) = file(content.as_bytes());
+    let source = FileSource::parse_lines([dir.path()], |lines, out: &mut Collector<String>| {
+        out.emit(lines.to_owned());
+    });
+    let source = match rate {
+        Some(rate) => source.rate(rate),
+        None => source,
+    };
+    let mut enumerator = source.enumerator(place(1), None).unwrap();
+    let mut reader = source.reader(place(1)).unwrap();
+    let mut out = collecting();
+    while let Some(split) = split(&mut enumerator, 0).unwrap() {
+        reader.assign(split);
+        while reader.poll(&mut out).unwrap() == ReadStatus::More {}
+    }
+    out.take_collected()
+}
+
+#[test]
+fn many_lines_are_whole_and_about_a_kilobyte() {
+    let long = "x".repeat(3_000) + "\n";
+    let short = "of seventeen bytes".repeat(3) + "\n";
+    let content = short.repeat(100) + &long + &short.repeat(10) + "end";
+    let texts = texts_of(&content, None);
+    assert_eq!(texts.concat(), content);
+    let (last, others) = texts.split_last().unwrap();
+    assert!(others.iter().all(|text| text.ends_with('\n')));
+    assert!(last.ends_with("\nend"));
+    for text in others {
+        let but_the_last = text[..text.len() - 1].rfind('\n').map_or(0, |at| at + 1);
+        assert!(
+            but_the_last < 1024,
+            "{} bytes before the last",
+            but_the_last
+        );
+    }
+    assert!(texts.len() < 12, "{} texts", texts.len());
+}
+
+// One line is due, so one is read, although more are at hand.
+#[test]
+fn a_rate_counts_lines_also_where_many_are_parsed_at_a_time() {
+    assert_eq!(texts_of("1\n2\n3\n", Some(10.0)), ["1\n"]);
+}
+
+#[test]
+fn many_lines_that_cannot_be_parsed_or_are_not_text_are_named() {
+    let (dir, _) = file(b"1\n23\nx\n\xc3\xa9\n");
+    let parse = |lines: &str, out: &mut Collector<String>| {
+        out.emit(lines.to_owned());
+        match lines.contains('x') {
+            true => Err("not a number".into()),
+            false => Ok(()),
+        }
+    };
+    let read = |source: &FileSource<_>| {
+        let mut reader = source.reader(place(1)).unwrap();
+        let mut enumerator = source.enumerator(place(1), None).unwrap();
+        reader.assign(split(&mut enumerator, 0).unwrap().unwrap());
+        let mut out = collecting();
+        loop {
+            match reader.poll(&mut out) {
+                Ok(ReadStatus::More) => {}
+                Ok(_) => return Ok(out.take_collected()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    };
+    let source = FileSource::try_parse_lines([dir.path()], parse);
+    let error = read(&source).unwrap_err();
+    assert!(error.contains("at byte 0 of"), "{error}");
+
+    fs::write(dir.path().join("text"), b"1\n2\n\xff\n3\n").unwrap();
+    let error = read(&source).unwrap_err();
+    assert!(error.contains("byte 4"), "{error}");
+    let lossy = read(&source.lossy_utf8(true)).unwrap();
+    assert_eq!(lossy.concat(), "1\n2\n\u{fffd}\n3\n");
 }
