@@ -9,8 +9,8 @@ use super::error::FileSourceError;
 use super::lines::{FileLines, FirstLine};
 use super::parse::LineParser;
 
-/// A parser that takes many lines is given no further one after so many bytes: enough for what is
-/// done once, and few enough records to look at the collector behind them.
+/// A parser that takes many lines is given no more bytes, unless they are of a single one: enough for
+/// what is done once, and few enough records to look at the collector behind them.
 const MANY_BYTES: usize = 1 << 10;
 
 /// How far a run is gone through, and how.
@@ -99,8 +99,8 @@ fn parse_text<P: LineParser>(
     while parsed.bytes < bytes_max && parsed.lines < lines_max && !out.is_full() {
         let rest = &text[parsed.bytes..];
         if P::TAKES_MANY {
-            let begin_before = MANY_BYTES.min(bytes_max - parsed.bytes);
-            let many = many_lines(rest.as_bytes(), begin_before, lines_max - parsed.lines);
+            let bytes_max = MANY_BYTES.min(bytes_max - parsed.bytes);
+            let many = many_lines(rest.as_bytes(), bytes_max, lines_max - parsed.lines);
             parser.parse(&rest[..many.bytes], out)?;
             parsed.bytes += many.bytes;
             parsed.lines += many.lines;
@@ -114,22 +114,20 @@ fn parse_text<P: LineParser>(
     Ok(())
 }
 
-/// The lines of `run` that begin before this byte, the first in any case, but no more than
-/// `lines_max`.
-fn many_lines(run: &[u8], begin_before: usize, lines_max: u64) -> Parsed {
-    let mut many = Parsed::default();
-    for line_feed in memchr::memchr_iter(b'\n', run) {
-        many.bytes = line_feed + 1;
-        many.lines += 1;
-        if many.bytes >= begin_before || many.lines >= lines_max {
-            return many;
-        }
+/// The lines of `run` that end within so many bytes, but no more than `lines_max`; the first in any
+/// case.
+fn many_lines(run: &[u8], bytes_max: usize, lines_max: u64) -> Parsed {
+    let within = &run[..run.len().min(bytes_max)];
+    let end = memchr::memrchr(b'\n', within).map_or(0, |at| at + 1);
+    let lines = memchr::memchr_iter(b'\n', &within[..end]).count() as u64;
+    if (1..=lines_max).contains(&lines) {
+        return Parsed { lines, bytes: end };
     }
-    if many.bytes < run.len() {
-        many.bytes = run.len();
-        many.lines += 1;
+    // Where lines are counted out, or one is long.
+    Parsed {
+        lines: 1,
+        bytes: FirstLine::of(run).taken,
     }
-    many
 }
 
 /// Parses the first line of `run`, with replacements for what isn't text.

@@ -101,9 +101,9 @@ impl FileSource {
     }
 
     /// Like [`parse`](Self::parse), but `function` is given several lines at a time, with their
-    /// line feeds (which the last line of a file may lack): some as long as they have fewer than
-    /// 1024 bytes together, or one that is longer. For what needn't know where lines end, or finds
-    /// that out itself and faster.
+    /// line feeds (which the last line of a file may lack): some that have up to 1024 bytes
+    /// together, or one that is longer. For what needn't know where lines end, or finds that out
+    /// itself and faster.
     ///
     /// In a checkpoint the position is that of a line, so the records of all lines that were given
     /// together are emitted together or not at all.

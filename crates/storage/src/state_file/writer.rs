@@ -142,10 +142,12 @@ impl StateFileWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let next = Vec::with_capacity(self.part_bytes);
-        let part = PutPayload::from(std::mem::replace(&mut self.buffer, next));
+        let part = Bytes::from(std::mem::take(&mut self.buffer));
         let upload = self.upload.as_mut().expect("it was started above");
-        runtime.block_on(upload.put_part(part)).map_err(error)
+        let put = upload.put_part(PutPayload::from(part.clone()));
+        runtime.block_on(put).map_err(error)?;
+        self.buffer = emptied(part, self.part_bytes);
+        Ok(())
     }
 
     /// Ends the upload and, if `delete` is set, deletes the file. Failing to is no harm: nothing
@@ -174,6 +176,18 @@ impl StateFileWriter {
         } else {
             runtime.block_on(discarding);
         }
+    }
+}
+
+/// The memory of a part that has been written, for the next one: fresh memory costs time, and two
+/// parts at a time are twice the memory. It is another one if somebody still holds the part.
+fn emptied(part: Bytes, part_bytes: usize) -> Vec<u8> {
+    match part.try_into_mut() {
+        Ok(mut part) => {
+            part.clear();
+            Vec::from(part)
+        }
+        Err(_) => Vec::with_capacity(part_bytes),
     }
 }
 
@@ -206,5 +220,27 @@ impl Drop for StateFileWriter {
         if !self.name.is_empty() && self.upload.is_some() {
             self.discard(false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_part_is_used_again_unless_somebody_holds_it() {
+        let part = Bytes::from(vec![7; 1000]);
+        let (at, held) = (part.as_ptr(), part.clone());
+        drop(held);
+        let buffer = emptied(part, 1000);
+        assert_eq!((buffer.as_ptr(), buffer.len()), (at, 0));
+        assert_eq!(buffer.capacity(), 1000);
+
+        let part = Bytes::from(vec![7; 1000]);
+        let held = part.clone();
+        let buffer = emptied(part, 1000);
+        assert_ne!(buffer.as_ptr(), held.as_ptr());
+        assert_eq!((buffer.len(), &held[..]), (0, &[7; 1000][..]));
+        assert!(buffer.capacity() >= 1000);
     }
 }
