@@ -98,7 +98,7 @@ pub const UNSAFE: &[(&str, &str)] = &[
     ),
     (
         "crates/state/src/key/inline.rs",
-        "small texts are compared as what they are in memory, all of which is initialised",
+        "small texts are compared and made as what they are in memory, which is checked",
     ),
     (
         "crates/bench/src/peers/prefetch.rs",
