@@ -118,19 +118,22 @@ const unsafe fn of_bytes(bytes: &[u8; INLINE], length: usize) -> CompactString {
     unsafe { std::mem::transmute::<[[u8; 8]; 3], CompactString>(memory) }
 }
 
+/// What a text is in memory, byte by byte.
+#[cfg(target_pointer_width = "64")]
+const fn bytes_of(text: CompactString) -> [u8; INLINE] {
+    // SAFETY: they are as many, and all initialised, see `words`.
+    unsafe { std::mem::transmute::<CompactString, [u8; INLINE]>(text) }
+}
+
 /// Whether a text is the same in memory as when the crate makes it.
 #[cfg(target_pointer_width = "64")]
 const fn is_laid_out_alike(text: &'static str) -> bool {
     let mut bytes = [b'#'; INLINE];
     let (own, _) = bytes.split_at_mut(text.len());
     own.copy_from_slice(text.as_bytes());
-    // SAFETY: as many bytes as `text` has are its own; a `CompactString` has 24, all initialised.
-    let (made, expected): ([u8; INLINE], [u8; INLINE]) = unsafe {
-        (
-            std::mem::transmute::<CompactString, _>(of_bytes(&bytes, text.len())),
-            std::mem::transmute::<CompactString, _>(CompactString::const_new(text)),
-        )
-    };
+    // SAFETY: as many bytes as `text` has are its own.
+    let made = bytes_of(unsafe { of_bytes(&bytes, text.len()) });
+    let expected = bytes_of(CompactString::const_new(text));
     let mut at = 0;
     while at < INLINE && made[at] == expected[at] {
         at += 1;
