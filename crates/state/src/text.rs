@@ -218,7 +218,8 @@ mod tests {
             parts in prop::collection::vec(
                 prop::sample::select(vec![
                     " ", "\t", "\n", "\u{b}", "\u{c}", "\r", "a", "of", "\u{e9}", "\u{a0}",
-                    "\u{2003}", "\u{1f30a}", "twenty-four bytes in all", "more than twenty-four bytes",
+                    "\u{2003}", "\u{1f30a}", "twenty-four bytes in all",
+                    "more than twenty-four bytes",
                 ]),
                 0..120,
             ),

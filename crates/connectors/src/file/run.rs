@@ -9,8 +9,8 @@ use super::error::FileSourceError;
 use super::lines::{FileLines, FirstLine};
 use super::parse::LineParser;
 
-/// A parser that takes many lines is given no more bytes, unless they are of a single one: enough for
-/// what is done once, and few enough records to look at the collector behind them.
+/// A parser that takes many lines is given no more bytes, unless they are of a single one: enough
+/// for what is done once, and few enough records to look at the collector behind them.
 const MANY_BYTES: usize = 1 << 10;
 
 /// How far a run is gone through, and how.

@@ -128,8 +128,8 @@ impl FileSource {
     }
 
     /// Like [`parse_lines`](Self::parse_lines). An error ends the attempt, and the job restarts
-    /// from the latest checkpoint; the failure names the file and where in it the first of the lines
-    /// begins.
+    /// from the latest checkpoint; the failure names the file and where in it the first of the
+    /// lines begins.
     pub fn try_parse_lines<T, F>(
         paths: impl IntoIterator<Item = impl Into<PathBuf>>,
         function: F,

@@ -6,7 +6,7 @@
 //!
 //! Two texts that are the same in memory are the same, whatever that memory means, and nearly all
 //! keys that are found in a table are. And a text of which one knows that 24 bytes can be read from
-//! its beginning on, as in the middle of a longer one, is these bytes, without those behind its end.
+//! its beginning on, as in the middle of a longer one, is these bytes without those behind its end.
 //!
 //! One of the two modules of the engine with `unsafe`: the type doesn't show its memory.
 //! Invariants: what is found out by looking at memory is only ever that two texts are equal. Those
