@@ -82,7 +82,6 @@ fn held(census: &Census) -> Figures {
             "MiB of a TaskManager",
             census.taskmanagers.resident_bytes as f64 / count / MIB,
         ),
-        ("threads of the JobManager", jobmanager.threads as f64),
         (
             "MiB of the JobManager",
             jobmanager.resident_bytes as f64 / MIB,

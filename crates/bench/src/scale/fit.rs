@@ -6,7 +6,7 @@
 //! known: the largest cluster, foretold from the smaller ones.
 
 /// How far a formula may be from what was measured, in parts of that.
-const TOLERANCE: f64 = 0.1;
+const TOLERANCE: f64 = 0.05;
 
 /// A formula for a figure of clusters of `N` processes.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use super::processes::{Load, Processes};
 use crate::compare::Machine;
 
 /// A formula that fits worse than this is marked.
-const MISS_MAX: f64 = 0.15;
+const MISS_MAX: f64 = 0.1;
 
 /// All of it.
 #[derive(Debug, Serialize)]

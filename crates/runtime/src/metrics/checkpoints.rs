@@ -5,11 +5,12 @@
 //! its fate has been reported. So who reads `passed` first and the list second never takes a
 //! snapshot for acknowledged that is not.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_types::graph::{JobGraph, Partitioning};
-use tidegate_types::{CheckpointId, SubtaskId};
+use tidegate_types::{CheckpointId, OperatorId, SubtaskId};
 
 use crate::alignment::ChannelIndex;
 
@@ -22,40 +23,37 @@ pub enum SnapshotPhase {
     Writing,
 }
 
-#[derive(Debug)]
-struct ChannelProgress {
-    origin: SubtaskId,
-    newest: AtomicU64,
-}
-
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct CheckpointProgress {
     passed: AtomicU64,
-    /// In the order of [`ChannelIndex`].
-    channels: Vec<ChannelProgress>,
+    /// Who sends on the channels, in the order of [`ChannelIndex`]: of each input, the subtasks of
+    /// one operator. So a channel takes no more than a number below: a cluster has as many as the
+    /// square of its parallelism.
+    origins: Vec<(OperatorId, Range<u32>)>,
+    /// The newest checkpoint whose barrier has been taken from each channel.
+    newest: Vec<AtomicU64>,
     /// Locked a few times per checkpoint, for moments.
     under_way: Mutex<Vec<(CheckpointId, SnapshotPhase)>>,
 }
 
 impl CheckpointProgress {
     pub(super) fn new(graph: &JobGraph, subtask: SubtaskId) -> Self {
-        let origins = graph.inputs_of(subtask.operator).flat_map(|edge| {
-            let operator = edge.from;
-            let all = 0..graph.operator(operator).parallelism;
+        let origins = graph.inputs_of(subtask.operator).map(|edge| {
+            let all = 0..graph.operator(edge.from).parallelism;
             let origins = match edge.partitioning {
                 Partitioning::Forward => subtask.index..subtask.index + 1,
                 Partitioning::KeyGroups | Partitioning::Rebalance | Partitioning::Broadcast => all,
             };
-            origins.map(move |index| SubtaskId { operator, index })
+            (edge.from, origins)
         });
-        let channel = |origin| ChannelProgress {
-            origin,
-            newest: AtomicU64::new(CheckpointId::NONE.0),
-        };
+        let origins: Vec<_> = origins.collect();
+        let channels = origins.iter().map(|(_, indexes)| indexes.len()).sum();
+        let none = || AtomicU64::new(CheckpointId::NONE.0);
         CheckpointProgress {
-            passed: AtomicU64::new(CheckpointId::NONE.0),
-            channels: origins.map(channel).collect(),
+            passed: none(),
+            origins,
+            newest: std::iter::repeat_with(none).take(channels).collect(),
             under_way: Mutex::default(),
         }
     }
@@ -65,11 +63,18 @@ impl CheckpointProgress {
     }
 
     pub(super) fn channels(&self) -> impl Iterator<Item = (SubtaskId, CheckpointId)> + '_ {
-        let newest =
-            |channel: &ChannelProgress| CheckpointId(channel.newest.load(Ordering::Relaxed));
-        self.channels
-            .iter()
-            .map(move |channel| (channel.origin, newest(channel)))
+        let subtasks = |(operator, indexes): &(OperatorId, Range<u32>)| {
+            let operator = *operator;
+            let subtask = move |index| SubtaskId { operator, index };
+            indexes.clone().map(subtask)
+        };
+        self.origins.iter().flat_map(subtasks).zip(self.newest())
+    }
+
+    /// By channel.
+    pub(super) fn newest(&self) -> impl Iterator<Item = CheckpointId> + '_ {
+        let newest = self.newest.iter();
+        newest.map(|newest| CheckpointId(newest.load(Ordering::Relaxed)))
     }
 
     /// What is being done for the subtask's snapshot, if that has begun and is not over.
@@ -80,9 +85,7 @@ impl CheckpointProgress {
     }
 
     pub(super) fn on_barrier(&self, channel: ChannelIndex, checkpoint: CheckpointId) {
-        self.channels[channel.as_usize()]
-            .newest
-            .store(checkpoint.0, Ordering::Relaxed);
+        self.newest[channel.as_usize()].store(checkpoint.0, Ordering::Relaxed);
     }
 
     pub(super) fn on_passed(&self, checkpoint: CheckpointId) {
@@ -94,8 +97,9 @@ impl CheckpointProgress {
         self.under_way().clone()
     }
 
-    /// Takes over how far another process says that the subtask is. `newest` is by channel; what
-    /// is there for more channels than the subtask has says nothing.
+    /// Takes over how far another process says that the subtask is. `newest` is by channel; channels
+    /// for which there is nothing stay where they are, and what is there for more of them than the
+    /// subtask has says nothing.
     pub(super) fn replace(
         &self,
         passed: CheckpointId,
@@ -104,8 +108,8 @@ impl CheckpointProgress {
     ) {
         // Ordering: what is under way before what is passed, as if the subtask ran here.
         under_way.clone_into(&mut self.under_way());
-        for (channel, newest) in self.channels.iter().zip(newest) {
-            channel.newest.store(newest.0, Ordering::Relaxed);
+        for (channel, newest) in self.newest.iter().zip(newest) {
+            channel.store(newest.0, Ordering::Relaxed);
         }
         self.on_passed(passed);
     }

@@ -3,7 +3,8 @@
 //! A process sends what has changed since it was last asked, of its own subtasks; the watching
 //! process applies it to counters of its own, which then answer every question as if the subtasks
 //! ran there. Between checkpoints the channels of a subtask all stand at the same barrier, so they
-//! are sent as runs: an update has some tens of bytes per subtask, however many channels it has.
+//! are sent as runs, and only if they have got on: an update has some tens of bytes per subtask,
+//! however many channels it has, and records alone cost nobody a look at channels.
 //!
 //! Invariant: a snapshot that has not been acknowledged is never taken for one that has. So updates
 //! travel in order, and behind the reports that were made before them: on the same stream.
@@ -28,7 +29,7 @@ pub struct SubtaskProgress {
     pub records_out: u64,
     /// The newest checkpoint whose barrier it has passed on.
     pub passed: CheckpointId,
-    /// Its input channels, in order.
+    /// Its input channels, in order. In an update, none of them if they are where they were.
     pub channels: Vec<ChannelRun>,
     /// Its snapshots that have been neither acknowledged nor given up, oldest first.
     pub under_way: Vec<(CheckpointId, SnapshotPhase)>,
@@ -71,7 +72,11 @@ impl MetricsExport {
         for told in &mut self.told {
             let now = self.metrics.progress(told.subtask);
             if now != *told {
-                changes.push(now.clone());
+                let mut change = now.clone();
+                if now.channels == told.channels {
+                    change.channels.clear();
+                }
+                changes.push(change);
                 *told = now;
             }
         }
@@ -97,7 +102,7 @@ impl AttemptMetrics {
             records_in: self.records_in(subtask),
             records_out: self.records_out(subtask),
             passed,
-            channels: runs(checkpoints.channels().map(|(_, newest)| newest)),
+            channels: runs(checkpoints.newest()),
             under_way: checkpoints.all_under_way(),
         }
     }
@@ -188,6 +193,11 @@ mod tests {
         };
         assert_eq!(changes[1].channels, [run(1, 0), run(1, 5), run(2, 0)]);
         assert_eq!(export.changes(), []);
+
+        keyed.update(9, 9);
+        let changes = export.changes();
+        assert_eq!((changes.len(), changes[0].records_in), (1, 9));
+        assert_eq!(changes[0].channels, [], "they are where they were");
     }
 
     #[test]

@@ -88,15 +88,17 @@ fn keyed(spec: &OperatorSpec, checkpoint: CheckpointId, subtask: SubtaskId) -> K
     KeyedStateHandle::of_file(file, groups.expect("parallelism is below the limit"))
 }
 
-/// How far a subtask is: its channels all stand at the same barrier.
+/// How far a subtask is: its channels all stand at the same barrier, of which nothing is said if
+/// that was `told` before.
 pub(super) fn progress(
     graph: &JobGraph,
     subtask: SubtaskId,
     records: u64,
-    passed: CheckpointId,
+    (passed, told): (CheckpointId, CheckpointId),
 ) -> SubtaskProgress {
-    let channels = graph
-        .inputs_of(subtask.operator)
+    let inputs = graph.inputs_of(subtask.operator);
+    let channels = inputs
+        .filter(|_| passed != told)
         .map(|edge| match edge.partitioning {
             Partitioning::Forward => 1,
             _ => graph.operator(edge.from).parallelism,

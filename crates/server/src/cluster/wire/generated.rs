@@ -190,7 +190,7 @@ pub struct SubtaskProgress {
     /// the newest checkpoint whose barrier it has passed on
     #[prost(uint64, tag = "4")]
     pub passed: u64,
-    /// its input channels, in order
+    /// its input channels, in order; none if none has got on
     #[prost(message, repeated, tag = "5")]
     pub channels: ::prost::alloc::vec::Vec<ChannelRun>,
     /// its snapshots that aren't acknowledged, oldest first

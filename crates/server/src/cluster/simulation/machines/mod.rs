@@ -54,6 +54,8 @@ struct Running {
     /// Its workers; none before it is told.
     workers: std::ops::Range<u32>,
     passed: CheckpointId,
+    /// What was passed when progress was told of last.
+    told: CheckpointId,
     records: u64,
 }
 
@@ -366,11 +368,13 @@ impl World {
         let Running {
             records,
             passed,
+            told,
             workers,
             ..
         } = process.clone();
+        process.told = passed;
         let subtasks = subtasks(&self.graph, workers);
-        let told = subtasks.map(|subtask| progress(&self.graph, subtask, records, passed));
+        let told = subtasks.map(|of| progress(&self.graph, of, records, (passed, told)));
         let told = process_message::Message::Progress(Progress {
             subtasks: told.collect(),
             stuck: Vec::new(),

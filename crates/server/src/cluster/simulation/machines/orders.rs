@@ -51,6 +51,7 @@ impl World {
                     stream,
                     workers: 0..0,
                     passed: CheckpointId::NONE,
+                    told: CheckpointId::NONE,
                     records: 0,
                 });
                 let after = self.random.random_range(15..80);
