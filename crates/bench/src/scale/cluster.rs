@@ -71,7 +71,7 @@ impl Cluster {
 
     fn start_jobmanager(&mut self, plan: Plan<'_>, bound: TcpListener) -> Result<()> {
         let mut command = self.member(plan.program, "jobmanager")?;
-        let (rate, interval) = plan.load.settings();
+        let (rate, interval) = plan.load.settings(plan.processes);
         let settings = [
             ("--listen", self.address.to_string()),
             ("--parallelism", plan.processes.to_string()),

@@ -26,8 +26,8 @@ pub(crate) struct Processes {
     #[arg(long, value_delimiter = ',', default_value = "64,128")]
     pub(super) extrapolate: Vec<u32>,
 
-    /// Records per second of the whole job, where there are any.
-    #[arg(long, default_value_t = 20_000)]
+    /// Records per second that each process reads, where there are any.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: u32,
 
     /// For how long to look at each.
@@ -50,18 +50,18 @@ pub(super) enum Load {
     Nothing,
     /// A checkpoint a second.
     Checkpoints,
-    /// So many records a second besides.
+    /// So many records a second besides, for each process.
     Records(u32),
 }
 
 impl Load {
-    /// Records per second, and the interval of checkpoints.
-    pub(super) fn settings(self) -> (f64, &'static str) {
+    /// Records per second of all processes, and the interval of checkpoints.
+    pub(super) fn settings(self, processes: u32) -> (f64, &'static str) {
         // A source must have some rate; this one has its next record in a quarter of an hour.
         match self {
             Load::Nothing => (0.001, "off"),
             Load::Checkpoints => (0.001, "1s"),
-            Load::Records(rate) => (f64::from(rate), "1s"),
+            Load::Records(rate) => (f64::from(rate) * f64::from(processes), "1s"),
         }
     }
 }
@@ -71,7 +71,12 @@ impl std::fmt::Display for Load {
         match self {
             Load::Nothing => f.write_str("nothing to do"),
             Load::Checkpoints => f.write_str("a checkpoint a second"),
-            Load::Records(rate) => write!(f, "{rate} records and a checkpoint a second"),
+            Load::Records(rate) => {
+                write!(
+                    f,
+                    "{rate} records of each process and a checkpoint a second"
+                )
+            }
         }
     }
 }

@@ -10,8 +10,11 @@ use super::fit::Fit;
 use super::processes::{Load, Processes};
 use crate::compare::Machine;
 
-/// A formula that fits worse than this is marked.
-const MISS_MAX: f64 = 0.1;
+/// A formula that fits worse than this is marked, and nothing is concluded from it.
+const MISS_MAX: f64 = 0.15;
+
+/// Nor from one that would have foretold the largest cluster worse than this.
+const MISS_AT_LAST_MAX: f64 = 0.3;
 
 /// All of it.
 #[derive(Debug, Serialize)]
@@ -55,7 +58,8 @@ struct Model {
     /// By how much the largest cluster is missed by a formula that knows the smaller ones alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     error_at_last: Option<f64>,
-    extrapolated: BTreeMap<u32, f64>,
+    /// Nothing for any number if it fits badly.
+    extrapolated: BTreeMap<u32, Option<f64>>,
 }
 
 impl Report {
@@ -112,13 +116,15 @@ impl Model {
             .collect();
         points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let fit = Fit::of(&points)?;
-        let further = extrapolate.iter().map(|n| (*n, fit.at(f64::from(*n))));
+        let (error, error_at_last) = (fit.error(&points), fit.error_at_last(&points));
+        let carries = error_at_last.is_some_and(|miss| miss.abs() <= MISS_AT_LAST_MAX);
+        let at = |n: u32| Some(fit.at(f64::from(n))).filter(|_| carries && error <= MISS_MAX);
         Some(Model {
             terms: fit.terms().to_vec(),
             formula: fit.to_string(),
-            error: fit.error(&points),
-            error_at_last: fit.error_at_last(&points),
-            extrapolated: further.collect(),
+            error,
+            error_at_last,
+            extrapolated: extrapolate.iter().map(|n| (*n, at(*n))).collect(),
         })
     }
 }
@@ -166,7 +172,8 @@ impl Figure {
             return line;
         };
         for value in model.extrapolated.values() {
-            line += &format!("{:>10}", short(*value));
+            let value = value.map_or("–".to_owned(), short);
+            line += &format!("{value:>10}");
         }
         let percent = |part: f64| format!("{:+.0} %", part * 100.0);
         let at_last = model.error_at_last.map_or("–".to_owned(), percent);
@@ -222,7 +229,7 @@ mod tests {
         let tables: Vec<&str> = text.split("\n\n").skip(1).collect();
         assert_eq!(tables.len(), 2, "{text}");
         assert!(
-            tables[1].starts_with("7 records and a checkpoint a second\n"),
+            tables[1].starts_with("7 records of each process and a checkpoint a second\n"),
             "{text}"
         );
         let threads = tables[0]
@@ -237,6 +244,10 @@ mod tests {
             .find(|line| line.contains("wild"))
             .unwrap();
         assert!(wild.ends_with(", a bad fit"), "{wild}");
+        assert!(
+            wild.contains(" –  "),
+            "and nothing is concluded from it: {wild}"
+        );
     }
 
     #[test]
