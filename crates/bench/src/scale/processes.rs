@@ -84,23 +84,30 @@ impl std::fmt::Display for Load {
 /// Measures all sizes, and prints what comes of it.
 ///
 /// # Errors
-/// If a cluster doesn't start, or can't be looked at.
+/// If a cluster doesn't start, can't be looked at, or is restarted. What was measured before that is
+/// printed all the same.
 #[allow(clippy::print_stdout)] // what the program is for
 pub(crate) fn run(options: &Processes) -> Result<()> {
     let mut report = Report::new(options);
-    for load in [
+    let outcome = measure_all(options, &mut report);
+    match options.json {
+        true => println!("{}", report.to_json()),
+        false => print!("{report}"),
+    }
+    outcome
+}
+
+fn measure_all(options: &Processes, report: &mut Report) -> Result<()> {
+    let loads = [
         Load::Nothing,
         Load::Checkpoints,
         Load::Records(options.rate),
-    ] {
+    ];
+    for load in loads {
         for &processes in &options.processes {
             eprintln!("{processes} processes, {load}");
             report.add(load, processes, measure(options, processes, load)?);
         }
-    }
-    match options.json {
-        true => println!("{}", report.to_json()),
-        false => print!("{report}"),
     }
     Ok(())
 }
