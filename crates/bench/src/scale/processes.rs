@@ -84,8 +84,8 @@ impl std::fmt::Display for Load {
 /// Measures all sizes, and prints what comes of it.
 ///
 /// # Errors
-/// If a cluster doesn't start, can't be looked at, or is restarted. What was measured before that is
-/// printed all the same.
+/// If a cluster doesn't start, can't be looked at, or is restarted. What was measured before that
+/// is printed all the same.
 #[allow(clippy::print_stdout)] // what the program is for
 pub(crate) fn run(options: &Processes) -> Result<()> {
     let mut report = Report::new(options);

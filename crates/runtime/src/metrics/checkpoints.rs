@@ -97,9 +97,9 @@ impl CheckpointProgress {
         self.under_way().clone()
     }
 
-    /// Takes over how far another process says that the subtask is. `newest` is by channel; channels
-    /// for which there is nothing stay where they are, and what is there for more of them than the
-    /// subtask has says nothing.
+    /// Takes over how far another process says that the subtask is. `newest` is by channel;
+    /// channels for which there is nothing stay where they are, and what is there for more of them
+    /// than the subtask has says nothing.
     pub(super) fn replace(
         &self,
         passed: CheckpointId,
