@@ -114,7 +114,7 @@ pub fn parse<A: Parser>() -> A {
         }
         RoleWord::JobManager => {
             let (args, own) = parse_with::<A>(&arguments, Some(role));
-            let (cluster, inherited) = (cluster_settings(&own), is_member());
+            let (cluster, inherited) = (guarded_cluster(&own), is_member());
             let options = own.job_manager(cluster, inherited, arguments.split_off(1));
             let options =
                 options.unwrap_or_else(|wrong| refuse(&mut command_of::<A>(Some(role)), &wrong));
@@ -170,6 +170,20 @@ fn cluster_settings(args: &Args) -> ClusterSettings {
     }
 }
 
+/// As [`cluster_settings`], for those that others connect with. Ends the process with a message if
+/// its secret is one that somebody has forgotten to fill in.
+fn guarded_cluster(args: &Args) -> ClusterSettings {
+    let cluster = cluster_settings(args);
+    if cluster.insecure && cluster.is_open_to_all() && std::env::var_os(SECRET).is_some() {
+        fail(&format!(
+            "`{SECRET}` is set, but empty, and nothing is encrypted (`--insecure`): whoever \
+             reaches this process could take part in the cluster; give all its processes the \
+             same secret, or unset the variable to do without one"
+        ));
+    }
+    cluster
+}
+
 /// As the TaskManager has set them for the process of an attempt, whose arguments are those of the
 /// JobManager and speak of files on its machine.
 fn of_environment() -> Args {
@@ -186,7 +200,7 @@ fn be_task_manager(arguments: &[OsString]) -> ! {
     let parts = &[Part::TaskManager];
     let mut command = named(with_flags(command, parts), RoleWord::TaskManager.word());
     let (_, args) = settings(&mut command, parts, arguments);
-    let options = args.task_manager(cluster_settings(&args));
+    let options = args.task_manager(guarded_cluster(&args));
     match run_task_manager(options.unwrap_or_else(|wrong| refuse(&mut command, &wrong))) {
         Ok(()) => exit(0),
         Err(error) => fail(&ErrorChain(&error).to_string()),

@@ -46,6 +46,16 @@ impl JobClient {
         }
     }
 
+    /// A handle on a job that is as busy as whoever takes these events makes it.
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: &str, events: Sender<JobEvent>) -> Self {
+        let graph = tidegate_types::graph::JobGraph::default();
+        let shared = Shared::new(name.to_owned(), graph, Clock::start(), events);
+        JobClient {
+            shared: Arc::new(shared),
+        }
+    }
+
     /// A handle on a job of which nothing runs.
     pub(crate) fn ended(options: &JobOptions, plan: &JobPlan, report: JobReport) -> Self {
         let (events, _) = channel();
@@ -254,7 +264,6 @@ mod tests {
 
     use tidegate_coordinator::Answer;
     use tidegate_types::SnapshotKind;
-    use tidegate_types::graph::JobGraph;
 
     use super::*;
     use crate::report::JobOutcome;
@@ -273,11 +282,7 @@ mod tests {
     /// What a stop says that is answered well, of a job that ends like this after the answer.
     fn stopped_and(ended: Ended) -> Result<CompletedSummary, RequestError> {
         let (sender, events) = channel();
-        let name = "job".to_owned();
-        let shared = Shared::new(name, JobGraph::default(), Clock::start(), sender);
-        let client = JobClient {
-            shared: Arc::new(shared),
-        };
+        let client = JobClient::for_tests("job", sender);
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| client.stop_with_savepoint(None, false));
             let event = events.recv().unwrap();

@@ -35,6 +35,10 @@ pub const MEMBER: &str = "TIDEGATE_LOCAL_CLUSTER";
 /// How long TaskManagers may take to end by themselves when the job is over.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long TaskManagers may be without a JobManager: its process is started again by this one, and
+/// may have to wait for the lead as long as the store of `--ha` is gone.
+const FOR_EVER: &str = "100years";
+
 /// A process that lived shorter than this is started again only after a pause of that length.
 const SHORT_LIFE: Duration = Duration::from_millis(500);
 
@@ -137,10 +141,12 @@ impl Parent {
             tokio::select! {
                 status = jobmanager.running.wait() => {
                     let status = status?;
-                    if told_to_end.is_some() {
-                        return Ok(status);
-                    }
-                    if !has_crashed(status) {
+                    let has_crashed = has_crashed(status);
+                    if told_to_end.is_some() || !has_crashed {
+                        if has_crashed {
+                            // The job isn't over, so nobody has dismissed them.
+                            taskmanagers.iter().for_each(Member::tell_to_end);
+                        }
                         say_goodbye(taskmanagers).await;
                         return Ok(status);
                     }
@@ -199,6 +205,7 @@ impl Parent {
         let mut command = self.member("taskmanager");
         command
             .args(["--jobmanager", &address, "--slots", &slots, "--name", &name])
+            .args(["--registration-timeout", FOR_EVER])
             .stdin(Stdio::null());
         if let Some(recovery) = &self.cluster.local_recovery {
             command.args(["--local-recovery", "--local-dir"]);

@@ -28,6 +28,11 @@ impl ClusterSettings {
     pub(super) fn leaves_the_machine(&self) -> bool {
         self.insecure || self.tls.is_some()
     }
+
+    /// Whether neither a secret nor a certificate is asked of anybody.
+    pub fn is_open_to_all(&self) -> bool {
+        self.tls.is_none() && self.secret.is_empty()
+    }
 }
 
 /// A variable of the environment, in text.

@@ -95,6 +95,11 @@ impl Secret {
         Secret(bytes.into())
     }
 
+    /// Whether there is none: everybody knows it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Something that only whoever knows the secret can make, and that doesn't give it away: 64
     /// hexadecimal digits.
     pub(crate) fn token(&self) -> String {

@@ -130,6 +130,13 @@ fn what_cannot_work_is_refused_before_anything_starts() {
     jobmanager(&place, "0.0.0.0:0", "", &[])
         .wait()
         .failure(&["`0.0.0.0:0`", "--insecure"]);
+    let forgotten = ["`TIDEGATE_CLUSTER_SECRET` is set, but empty", "--insecure"];
+    jobmanager(&place, "0.0.0.0:0", "", &["--insecure"])
+        .wait()
+        .failure(&forgotten);
+    taskmanager(&example("wordcount"), "192.0.2.1:6123", "", &["--insecure"])
+        .wait()
+        .failure(&forgotten);
     jobmanager(&place, "nowhere", "", &[])
         .wait()
         .failure(&["`nowhere`", "host:port"]);

@@ -47,7 +47,7 @@ fn refused(address: &str, words: &[&str], parts: &[&str]) {
     }
 }
 
-fn terminate(process: &Process) {
+pub(crate) fn terminate(process: &Process) {
     let pid = process.id().to_string();
     let killed = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
     assert!(killed.success());

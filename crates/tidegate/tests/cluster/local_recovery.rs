@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::control::terminate;
 use crate::members::{Kind, of_kind, signal};
 use crate::support::{Place, Process, files, wait_until};
 use crate::{assert_exact, start, wait_for_tasks, write_input};
@@ -112,4 +113,32 @@ fn copies_that_are_damaged_or_gone_are_read_from_the_checkpoint_directory() {
     assert_exact(&place, &expected);
     let (files, local) = restored(&ended.stderr);
     assert_eq!((files, local), (9, 0), "{}", ended.stderr);
+}
+
+// Nobody will need them any more: the job goes on from its savepoint.
+#[test]
+fn a_cluster_that_is_told_to_stop_leaves_no_copies() {
+    let place = Place::new();
+    write_input(&place, 300, 40);
+    let (local, savepoints) = (place.path("local"), place.path("savepoints"));
+    let arguments = [
+        ["--checkpoint-interval", "50ms"],
+        ["--repeat", "40"],
+        ["--rate", "4000"],
+        ["--on-sigterm", "stop"],
+        ["--savepoint-dir", savepoints.to_str().unwrap()],
+        ["--local-dir", local.to_str().unwrap()],
+    ];
+    let arguments = [&["--local-recovery"], arguments.as_flattened()].concat();
+    let mut cluster = start(&place, &arguments);
+    wait_for_a_checkpoint(&place, &mut cluster);
+    assert!(!copies(&place).is_empty());
+    terminate(&cluster);
+    let ended = cluster.wait().success();
+    assert!(
+        ended.stderr.contains("stopped with savepoint"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(copies(&place), Vec::<PathBuf>::new());
 }

@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
 use super::generated::control_client::ControlClient as Calls;
 use super::generated::{
@@ -167,7 +167,8 @@ async fn find(address: &str, cluster: &ClusterSettings) -> Result<Asked, Farewel
 
 fn answer<T>(answered: Result<Response<T>, Status>) -> Result<T, ControlError> {
     answered.map(Response::into_inner).map_err(|status| {
-        let is_lost = matches!(Farewell::from(status.clone()), Farewell::Gone(_));
+        let is_busy = status.code() == Code::ResourceExhausted;
+        let is_lost = !is_busy && matches!(Farewell::from(status.clone()), Farewell::Gone(_));
         match is_lost {
             true => ControlError::Lost(format!("{}: {}", status.code(), status.message())),
             false => ControlError::Failed(status.message().to_owned()),

@@ -81,6 +81,13 @@ impl OnCluster {
         let address = address.map_err(|cause| refused(cause.to_string()))?;
         let build = build_of_this_binary().map_err(|cause| refused(cause.to_string()))?;
         tracing::info!(%address, "the JobManager listens");
+        if options.cluster.is_open_to_all() && !address.ip().is_loopback() {
+            tracing::warn!(
+                %address,
+                "without a secret whoever reaches the JobManager can take part in the cluster and \
+                 end its job; give all its processes the same TIDEGATE_CLUSTER_SECRET"
+            );
+        }
         let (posts, posted) = unbounded_channel();
         let terms = Terms {
             options: options.clone(),
