@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 /// Names with their values. Units are in the names; what is "per second" is of the whole cluster.
 pub(super) type Figures = Vec<(&'static str, f64)>;
 
+/// So often a list of sockets may be incomplete.
+const ATTEMPTS_MAX: u32 = 10;
+
 const MIB: f64 = (1 << 20) as f64;
 
 /// A cluster at one moment.
@@ -22,21 +25,28 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Of a cluster that this process has started.
+    /// Of a cluster of so many processes that this one has started.
     ///
     /// # Errors
-    /// If it doesn't answer, or can't be looked at.
-    pub(super) fn take(cluster: &mut Cluster) -> Result<Sample> {
-        Ok(Sample {
-            job: cluster.job()?,
-            census: Census::take(std::process::id())?,
-            taken: Instant::now(),
-        })
-    }
-
-    /// Connections between processes of the attempt.
-    pub(super) fn connections(&self) -> u64 {
-        self.census.data_sockets as u64 / 2
+    /// If it doesn't answer, can't be looked at, or has other connections than it should have.
+    pub(super) fn take(cluster: &mut Cluster, processes: u32) -> Result<Sample> {
+        let count = u64::from(processes);
+        let ends = count * count.saturating_sub(1);
+        let mut attempts = 0;
+        loop {
+            let sample = Sample {
+                job: cluster.job()?,
+                census: Census::take(std::process::id())?,
+                taken: Instant::now(),
+            };
+            let found = sample.census.data_sockets as u64;
+            attempts += 1;
+            // The kernel lists sockets bit by bit, and may miss one while others come and go.
+            if found == ends || attempts == ATTEMPTS_MAX {
+                Error::unless_equal("ends of connections between processes", ends, found)?;
+                return Ok(sample);
+            }
+        }
     }
 
     /// What has happened since `before`, and what there is.
