@@ -94,6 +94,36 @@ fn an_undisturbed_cluster_is_exact_and_leaves_nothing() {
     }
 }
 
+// As when its JobManager waits for the lead: the cluster has nobody else to register with.
+#[test]
+fn task_managers_of_a_local_cluster_wait_for_its_job_manager_however_long() {
+    let place = Place::new();
+    let expected = write_input(&place, 300, 40);
+    let mut all = vec!["local-cluster".to_owned()];
+    let pace = ["--repeat", "40", "--rate", "6000"];
+    let quick = ["--taskmanagers", "1", "--heartbeat-timeout", "500ms"];
+    all.extend(pace.iter().chain(&quick).map(|own| (*own).to_owned()));
+    all.extend(place.arguments());
+    let variables = [
+        ("TIDEGATE_REGISTRATION_TIMEOUT", "1ms"),
+        ("RUST_LOG", "info,tidegate_server=debug"),
+    ];
+    let mut cluster = Process::start_with(&example("wordcount"), &all, &variables);
+    wait_until("an attempt runs", || {
+        !of_kind(cluster.id(), Kind::Task).is_empty() || !cluster.is_running()
+    });
+    let jobmanager = of_kind(cluster.id(), Kind::JobManager)[0];
+    signal(jobmanager, "STOP");
+    wait_until("its TaskManager has looked for it again and again", || {
+        cluster.stderr().matches("no JobManager").count() >= 2 || !cluster.is_running()
+    });
+    assert!(cluster.is_running(), "{}", cluster.stderr());
+    signal(jobmanager, "CONT");
+    cluster.wait().success();
+    assert_exact(&place, &expected);
+    place.assert_clean();
+}
+
 #[test]
 fn whoever_is_killed_the_output_is_exact() {
     let mut random = StdRng::seed_from_u64(7);
