@@ -163,20 +163,22 @@ impl Hub {
     }
 }
 
-struct Signals {
+/// The signals that tell this process to end. Whoever listens takes their effect from them.
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn next(&mut self) -> SignalKind {
+    /// Waits for the next one. Dropping the future loses none.
+    pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate(),
             _ = self.interrupt.recv() => SignalKind::interrupt(),

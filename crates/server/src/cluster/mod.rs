@@ -29,6 +29,7 @@ mod local;
 mod parent;
 mod process;
 mod refusal;
+mod search;
 mod secret;
 mod settings;
 #[cfg(any(test, feature = "simulation"))]

@@ -22,6 +22,7 @@ mod oracle;
 mod readme;
 #[cfg(any(feature = "s3", feature = "zookeeper"))]
 mod stores;
+mod stuck;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "tls")]

@@ -47,7 +47,8 @@ pub(crate) fn of_kind(parent: u32, kind: Kind) -> Vec<Member> {
     members
 }
 
-fn children(pid: u32) -> Vec<u32> {
+/// Processes that this one has started.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     for thread in threads.into_iter().flatten().flatten() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
@@ -15,6 +15,7 @@ use super::generated::{
 };
 use crate::cluster::client::channel;
 use crate::cluster::refusal::Farewell;
+use crate::cluster::search::{HEAD_START, NotFound, first_to_take};
 use crate::cluster::secret::{Present, check_address};
 use crate::cluster::settings::ClusterSettings;
 
@@ -75,23 +76,16 @@ impl ControlClient {
             .enable_all()
             .build()
             .map_err(ControlError::System)?;
-        let mut tried = Vec::new();
-        for address in addresses {
-            let allowed = cluster.leaves_the_machine();
-            if let Err(error) = check_address(address, allowed) {
-                tried.push((address.clone(), error.to_string()));
-                continue;
+        let ask = |address| find(address, cluster);
+        let found =
+            runtime.block_on(async { first_to_take(addresses, ask, || sleep(HEAD_START)).await });
+        match found {
+            Ok((_, calls)) => Ok(ControlClient { runtime, calls }),
+            Err(NotFound::Refused { address, cause }) => {
+                Err(ControlError::Refused { address, cause })
             }
-            match runtime.block_on(find(address, cluster)) {
-                Ok(calls) => return Ok(ControlClient { runtime, calls }),
-                Err(Farewell::Gone(cause)) => tried.push((address.clone(), cause)),
-                Err(Farewell::Refused(cause)) => {
-                    let address = address.clone();
-                    return Err(ControlError::Refused { address, cause });
-                }
-            }
+            Err(NotFound::Nobody(tried)) => Err(ControlError::NotFound { tried }),
         }
-        Err(ControlError::NotFound { tried })
     }
 
     /// What the job is doing.
@@ -157,6 +151,8 @@ impl ControlClient {
 
 /// Finds a JobManager that answers: one that stands still can be connected with all the same.
 async fn find(address: &str, cluster: &ClusterSettings) -> Result<Asked, Farewell> {
+    let allowed = cluster.leaves_the_machine();
+    check_address(address, allowed).map_err(|error| Farewell::Gone(error.to_string()))?;
     let channel = channel(address, cluster, PATIENCE, Some(PATIENCE)).await?;
     let mut calls = Calls::with_interceptor(channel, Present::new(&cluster.secret));
     let late = |_| Farewell::Gone(format!("it has not answered within {PATIENCE:?}"));

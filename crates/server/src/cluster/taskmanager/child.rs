@@ -17,7 +17,8 @@ use crate::cluster::task::{Task, VARIABLE};
 use crate::cluster::wire::Launch;
 
 pub(super) struct Child {
-    pub(super) process: ProcessId,
+    /// `None` if its JobManager is gone: nobody wants to know how it ended.
+    pub(super) process: Option<ProcessId>,
     running: tokio::process::Child,
 }
 
@@ -48,7 +49,7 @@ impl Child {
             command.env(&variable.name, &variable.value);
         }
         Ok(Child {
-            process: task.process,
+            process: Some(task.process),
             running: command.spawn()?,
         })
     }
@@ -58,11 +59,17 @@ impl Child {
         // Fails if it has ended already.
         let _ = self.running.start_kill();
     }
+
+    /// Kills it on behalf of nobody.
+    pub(super) fn abandon(&mut self) {
+        self.process = None;
+        self.begin_to_kill();
+    }
 }
 
 /// Waits until the process has ended; for ever, if there is none. Dropping the future changes
 /// nothing.
-pub(super) async fn ended(child: &mut Option<Child>) -> (ProcessId, String) {
+pub(super) async fn ended(child: &mut Option<Child>) -> (Option<ProcessId>, String) {
     let Some(running) = child else {
         return pending().await;
     };

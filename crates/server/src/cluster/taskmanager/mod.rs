@@ -4,38 +4,42 @@
 //! It belongs to whoever leads: it registers, and does what it is told until its stream ends or is
 //! silent for the heartbeat timeout. Then it kills its process, since nobody would know of it, and
 //! looks for a leader again. Its process dies with it, too.
+//!
+//! A process that is killed may take long to end: its disk may hang. Nothing waits for that but the
+//! next process, of which there is never more than one.
 
 mod child;
+mod registration;
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use tidegate_coordinator::ProcessId;
-use tidegate_types::{ErrorChain, JobId, LeaderEpoch};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tidegate_types::{ErrorChain, LeaderEpoch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::Streaming;
 
-use super::client::reach;
-use super::refusal::Farewell;
+use super::search::NotFound;
 use super::secret::{AddressError, check_address};
 use super::settings::{TaskManagerOptions, heartbeat, heartbeat_interval};
 use super::task::Task;
 use super::wire::{
-    Alive, Launch, ManagerHello, ManagerMessage, ManagerOrder, ManagerWelcome, ProcessEnded,
-    VERSION, manager_message, manager_order, process_id,
+    Alive, Launch, ManagerOrder, ProcessEnded, manager_message, manager_order, process_id,
 };
 use crate::data::BuildFingerprint;
 use crate::local_recovery::{Claimed, claim};
+use crate::termination::Signals;
 
 use child::Child;
+use registration::{Applicant, Registration, leadership};
 
 /// How long a JobManager may take to answer to a registration.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a process that is killed may take to end before this one ends without it.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Pauses between looks for a leader.
 const RETRY_MIN: Duration = Duration::from_millis(20);
@@ -109,7 +113,10 @@ pub fn run_task_manager(options: TaskManagerOptions) -> Result<(), TaskManagerEr
         .enable_all()
         .build()
         .map_err(|cause| system("start a runtime", cause))?;
-    runtime.block_on(async { Supervisor::new(options)?.run().await })
+    let outcome = runtime.block_on(async { Supervisor::new(options)?.run().await });
+    // Names that are still looked up are waited for by nobody.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Checks what doesn't change. Names of machines may be known later.
@@ -151,27 +158,14 @@ pub(super) fn build_of_this_binary() -> std::io::Result<BuildFingerprint> {
 }
 
 struct Supervisor {
-    options: TaskManagerOptions,
-    build: BuildFingerprint,
-    /// Tells this process from others of its name.
-    instance: u64,
-    /// Of the newest leadership that it has been registered with, and of which job.
-    leadership: Option<(JobId, LeaderEpoch)>,
+    applicant: Applicant,
+    /// The process of the attempt; or what is left of one, which is being killed.
     child: Option<Child>,
     /// What is to be started once the child, which is being killed, has ended.
     next: Option<Launch>,
     /// The folder of its copies, once it is known of which job.
     copies: Option<Claimed>,
-    /// SIGTERM, and SIGINT.
-    signals: [Signal; 2],
-}
-
-/// The stream on which it is registered.
-struct Registration {
-    jobmanager: String,
-    welcome: ManagerWelcome,
-    orders: Streaming<ManagerOrder>,
-    says: UnboundedSender<ManagerMessage>,
+    signals: Signals,
 }
 
 /// What a registration ends with.
@@ -186,125 +180,82 @@ enum End {
 
 impl Supervisor {
     fn new(options: TaskManagerOptions) -> Result<Self, TaskManagerError> {
-        let on = |kind| signal(kind).map_err(|cause| system("listen for signals", cause));
         Ok(Supervisor {
-            build: build_of_this_binary().map_err(|cause| system("read the binary", cause))?,
-            signals: [on(SignalKind::terminate())?, on(SignalKind::interrupt())?],
-            instance: random().map_err(|cause| system("draw a random number", cause))?,
-            leadership: None,
+            signals: Signals::new().map_err(|cause| system("listen for signals", cause))?,
+            applicant: Applicant {
+                build: build_of_this_binary().map_err(|cause| system("read the binary", cause))?,
+                instance: random().map_err(|cause| system("draw a random number", cause))?,
+                leadership: None,
+                options,
+            },
             child: None,
             next: None,
             copies: None,
-            options,
         })
     }
 
     async fn run(mut self) -> Result<(), TaskManagerError> {
         let mut pause = RETRY_MIN;
         let mut alone_since = Instant::now();
-        loop {
-            for address in self.options.jobmanagers.clone() {
-                match self.register(&address).await {
-                    Ok(registration) => {
-                        pause = RETRY_MIN;
-                        self.leadership = Some(leadership(&registration.welcome));
-                        tracing::info!(address, "registered");
-                        match self.serve(registration).await {
-                            end @ (End::Dismissed | End::Told) => {
-                                self.remove_copies_after(&end);
-                                return Ok(());
-                            }
-                            End::Gone(cause) => tracing::warn!(address, cause, "JobManager lost"),
-                        }
-                        alone_since = Instant::now();
+        let end = loop {
+            let found = self.applicant.apply();
+            match meanwhile(&mut self.child, &mut self.signals, found).await {
+                None => break End::Told,
+                Some(Ok(registration)) => {
+                    pause = RETRY_MIN;
+                    self.applicant.leadership = Some(leadership(&registration.welcome));
+                    let address = registration.jobmanager.clone();
+                    tracing::info!(address, "registered");
+                    match self.serve(registration).await {
+                        End::Gone(cause) => tracing::warn!(address, cause, "JobManager lost"),
+                        end => break end,
                     }
-                    Err(Farewell::Refused(cause)) => {
-                        return Err(TaskManagerError::Refused { address, cause });
-                    }
-                    Err(Farewell::Gone(cause)) => {
-                        tracing::debug!(address, cause, "no JobManager");
-                        let patience = self.options.registration_timeout;
-                        if alone_since.elapsed() >= patience {
-                            return Err(TaskManagerError::Alone {
-                                patience,
-                                address,
-                                cause,
-                            });
-                        }
-                    }
+                    alone_since = Instant::now();
                 }
+                Some(Err(NotFound::Refused { address, cause })) => {
+                    return Err(TaskManagerError::Refused { address, cause });
+                }
+                Some(Err(NotFound::Nobody(tried))) => self.check_patience(alone_since, tried)?,
             }
-            let [terminate, interrupt] = &mut self.signals;
-            tokio::select! {
-                () = sleep(pause) => pause = RETRY_MAX.min(pause * 2),
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+            let pausing = meanwhile(&mut self.child, &mut self.signals, sleep(pause));
+            if pausing.await.is_none() {
+                break End::Told;
             }
-        }
-        self.remove_copies_after(&End::Told);
+            pause = RETRY_MAX.min(pause * 2);
+        };
+        // Whatever still runs dies with this process.
+        let _ = timeout(END_PATIENCE, gone(&mut self.child)).await;
+        self.remove_copies_after(&end);
         Ok(())
     }
 
-    async fn register(&self, address: &str) -> Result<Registration, Farewell> {
-        let gone = |cause: &dyn std::error::Error| Farewell::Gone(ErrorChain(cause).to_string());
-        match check_address(address, self.options.cluster.leaves_the_machine()) {
-            Ok(_) => {}
-            Err(error @ AddressError::Foreign(_)) => {
-                return Err(Farewell::Refused(error.to_string()));
-            }
-            Err(error) => return Err(gone(&error)),
+    /// Fails if it has been without a JobManager for too long.
+    fn check_patience(
+        &self,
+        alone_since: Instant,
+        mut tried: Vec<(String, String)>,
+    ) -> Result<(), TaskManagerError> {
+        for (address, cause) in &tried {
+            tracing::debug!(address, cause, "no JobManager");
         }
-        let mut client = reach(address, &self.options.cluster, ANSWER_PATIENCE).await?;
-        let (says, said) = unbounded_channel();
-        let _ = says.send(message(manager_message::Message::Hello(ManagerHello {
-            version: VERSION,
-            name: self.options.name.clone(),
-            slots: self.options.slots,
-            build: self.build.to_string(),
-            instance: self.instance,
-        })));
-        let answered = async {
-            let answer = client.register(UnboundedReceiverStream::new(said)).await?;
-            let mut orders = answer.into_inner();
-            let first = orders.message().await?.and_then(|order| order.order);
-            Ok::<_, tonic::Status>((first, orders))
-        };
-        let late = |_| Farewell::Gone("it doesn't answer".to_owned());
-        let answered = timeout(ANSWER_PATIENCE, answered).await.map_err(late)?;
-        let (first, orders) = answered.map_err(Farewell::from)?;
-        let Some(manager_order::Order::Welcome(welcome)) = first else {
-            return Err(Farewell::Gone("it does not welcome us".to_owned()));
-        };
-        self.check_leadership(&welcome)?;
-        Ok(Registration {
-            jobmanager: address.to_owned(),
-            welcome,
-            orders,
-            says,
+        let patience = self.applicant.options.registration_timeout;
+        if alone_since.elapsed() < patience {
+            return Ok(());
+        }
+        let (address, cause) = tried.pop().unwrap_or_default();
+        Err(TaskManagerError::Alone {
+            patience,
+            address,
+            cause,
         })
     }
 
-    /// One that led before another is paused, or doesn't know yet: it must not be obeyed.
-    fn check_leadership(&self, welcome: &ManagerWelcome) -> Result<(), Farewell> {
-        let (_, epoch) = leadership(welcome);
-        match since(self.leadership, leadership(welcome)) {
-            Some(newest) => {
-                tracing::warn!(%epoch, %newest, "a JobManager that has lost the lead is ignored");
-                Err(Farewell::Gone(format!(
-                    "it leads as `{epoch}`, and another has led as `{newest}` since"
-                )))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Does what the JobManager says until it is gone. Nothing runs afterwards.
+    /// Does what the JobManager says until it is gone. What runs then is being killed.
     async fn serve(&mut self, mut registration: Registration) -> End {
         let patience = Duration::from_millis(registration.welcome.heartbeat_timeout_millis);
         let mut heartbeat = heartbeat(heartbeat_interval(patience));
         let mut heard = Instant::now();
         let end = loop {
-            let [terminate, interrupt] = &mut self.signals;
             tokio::select! {
                 order = timeout_at(heard + patience, registration.orders.message()) => {
                     heard = Instant::now();
@@ -321,15 +272,15 @@ impl Supervisor {
                 }
                 ended = child::ended(&mut self.child) => self.on_end(&registration, ended),
                 _ = heartbeat.tick() => {
-                    let alive = manager_message::Message::Alive(Alive {});
-                    let _ = registration.says.send(message(alive));
+                    registration.say(manager_message::Message::Alive(Alive {}));
                 }
-                _ = terminate.recv() => break End::Told,
-                _ = interrupt.recv() => break End::Told,
+                _ = self.signals.next() => break End::Told,
             }
         };
         self.next = None;
-        self.end_child().await;
+        if let Some(child) = &mut self.child {
+            child.abandon();
+        }
         end
     }
 
@@ -349,10 +300,10 @@ impl Supervisor {
                 let next = &mut self.next;
                 next.take_if(|next| process_id(next.attempt, next.process) == process);
                 match &mut self.child {
-                    Some(running) if running.process == process => running.begin_to_kill(),
+                    Some(running) if running.process == Some(process) => running.begin_to_kill(),
                     _ => {
                         let how = "had ended before".to_owned();
-                        let _ = registration.says.send(ended_message((process, how)));
+                        registration.say(ended_message(process, how));
                     }
                 }
             }
@@ -363,8 +314,10 @@ impl Supervisor {
     }
 
     /// The process has ended; another one may have been waiting for that.
-    fn on_end(&mut self, registration: &Registration, ended: (ProcessId, String)) {
-        let _ = registration.says.send(ended_message(ended));
+    fn on_end(&mut self, registration: &Registration, ended: (Option<ProcessId>, String)) {
+        if let (Some(process), how) = ended {
+            registration.say(ended_message(process, how));
+        }
         if let Some(launch) = self.next.take() {
             self.launch_or_say_why(registration, launch);
         }
@@ -373,7 +326,7 @@ impl Supervisor {
     fn launch_or_say_why(&mut self, registration: &Registration, launch: Launch) {
         let process = process_id(launch.attempt, launch.process);
         if let Err(how) = self.launch(registration, launch, process) {
-            let _ = registration.says.send(ended_message((process, how)));
+            registration.say(ended_message(process, how));
         }
     }
 
@@ -383,7 +336,7 @@ impl Supervisor {
         launch: Launch,
         process: ProcessId,
     ) -> Result<(), String> {
-        let host = match self.options.host {
+        let host = match self.applicant.options.host {
             Some(host) => host,
             None => own_address(&registration.jobmanager)
                 .map_err(|cause| format!("could not be started: no own address: {cause}"))?,
@@ -395,11 +348,11 @@ impl Supervisor {
             host,
             parent: std::process::id(),
             heartbeat_timeout: Duration::from_millis(registration.welcome.heartbeat_timeout_millis),
-            build: self.build,
+            build: self.applicant.build,
             local_copies: self.local_copies(&launch.job),
             job: launch.job.clone(),
         };
-        let child = Child::start(&task, &launch, &self.options.cluster);
+        let child = Child::start(&task, &launch, &self.applicant.options.cluster);
         self.child = Some(child.map_err(|cause| format!("could not be started: {cause}"))?);
         Ok(())
     }
@@ -407,7 +360,7 @@ impl Supervisor {
     /// Where the process that is to be started keeps copies of state files. If there is no such
     /// place now, there may be for the next.
     fn local_copies(&mut self, job: &str) -> Option<PathBuf> {
-        let recovery = self.options.local_recovery.as_ref()?;
+        let recovery = self.applicant.options.local_recovery.as_ref()?;
         if self
             .copies
             .as_ref()
@@ -415,7 +368,7 @@ impl Supervisor {
             .is_none()
         {
             self.copies = None;
-            match claim(recovery, job, &self.options.name) {
+            match claim(recovery, job, &self.applicant.options.name) {
                 Ok(claimed) => self.copies = Some(claimed),
                 Err(cause) => {
                     let cause = ErrorChain(&cause);
@@ -429,37 +382,40 @@ impl Supervisor {
 
     /// Copies outlive this process only if somebody may look for them.
     fn remove_copies_after(&mut self, end: &End) {
-        let recovery = self.options.local_recovery.as_ref();
+        let recovery = self.applicant.options.local_recovery.as_ref();
         let comes_back = matches!(end, End::Told) && recovery.is_some_and(|local| local.keep);
         if let Some(claimed) = self.copies.take().filter(|_| !comes_back) {
             claimed.remove();
         }
     }
+}
 
-    async fn end_child(&mut self) {
-        if let Some(child) = &mut self.child {
-            child.begin_to_kill();
-            child::ended(&mut self.child).await;
+/// Waits until nothing runs.
+async fn gone(child: &mut Option<Child>) {
+    while child.is_some() {
+        child::ended(child).await;
+    }
+}
+
+/// Waits for what this TaskManager does without a JobManager; `None` if it is told to end before.
+/// What is left of an attempt may end meanwhile, as slowly as it likes.
+async fn meanwhile<T>(
+    child: &mut Option<Child>,
+    signals: &mut Signals,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Some(done),
+            _ = child::ended(child) => {}
+            _ = signals.next() => return None,
         }
     }
 }
 
 fn random() -> std::io::Result<u64> {
     getrandom::u64().map_err(std::io::Error::other)
-}
-
-fn leadership(welcome: &ManagerWelcome) -> (JobId, LeaderEpoch) {
-    let job = u128::from(welcome.job_high) << 64 | u128::from(welcome.job_low);
-    (JobId(job), LeaderEpoch(welcome.epoch))
-}
-
-/// The leadership that has followed this one, as far as is known. Another job's epochs are its own.
-fn since(
-    known: Option<(JobId, LeaderEpoch)>,
-    (job, epoch): (JobId, LeaderEpoch),
-) -> Option<LeaderEpoch> {
-    let (_, newest) = known.filter(|(known, _)| *known == job)?;
-    (epoch < newest).then_some(newest)
 }
 
 /// The address of this machine from which the JobManager is reached. Nothing is sent.
@@ -478,36 +434,10 @@ fn own_address(jobmanager: &str) -> std::io::Result<IpAddr> {
     outcome
 }
 
-fn message(message: manager_message::Message) -> ManagerMessage {
-    ManagerMessage {
-        message: Some(message),
-    }
-}
-
-fn ended_message((process, how): (ProcessId, String)) -> ManagerMessage {
-    message(manager_message::Message::Ended(ProcessEnded {
+fn ended_message(process: ProcessId, how: String) -> manager_message::Message {
+    manager_message::Message::Ended(ProcessEnded {
         attempt: process.attempt.0,
         process: process.index,
         how,
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // A leader that was paused wakes up, and doesn't know yet that another one leads.
-    #[test]
-    fn a_former_leader_of_the_same_job_is_known_to_be_one() {
-        let of = |job, epoch| (JobId(job), LeaderEpoch(epoch));
-        assert_eq!(since(Some(of(1, 5)), of(1, 4)), Some(LeaderEpoch(5)));
-        for (known, offered) in [
-            (None, of(1, 4)),
-            (Some(of(1, 5)), of(1, 5)),
-            (Some(of(1, 5)), of(1, 6)),
-            (Some(of(1, 5)), of(2, 1)),
-        ] {
-            assert_eq!(since(known, offered), None);
-        }
-    }
+    })
 }
