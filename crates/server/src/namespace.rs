@@ -1,12 +1,10 @@
 //! Where the job keeps its checkpoints: what is found there before anything runs, and what is left
 //! after the end.
 
-use std::time::Duration;
-
 use tidegate_runtime::JobPlan;
 use tidegate_storage::{
-    Candidate, Ended, HaLocation, JobStore, Leadership, MemoryNamespace, NamespaceStatus,
-    RestoreFrom, StorageError, last_ended, parse_snapshot_path,
+    Candidate, Ended, HaLocation, JobStore, LeaderElection, Leadership, MemoryNamespace,
+    NamespaceStatus, RestoreFrom, StorageError, last_ended, parse_snapshot_path,
 };
 use tidegate_types::graph::OperatorRole;
 use tidegate_types::{ErrorChain, OrderedEnd};
@@ -27,11 +25,11 @@ pub(crate) struct Namespace {
     pub(crate) leadership: Option<Leadership>,
 }
 
-/// Where the leader is elected, by whom, and how long one that isn't heard of is waited for.
+/// Where the leader is elected, how, and who wants to be it.
 pub(crate) struct Election<'a> {
     pub(crate) location: &'a HaLocation,
+    pub(crate) campaign: &'a dyn LeaderElection,
     pub(crate) candidate: Candidate,
-    pub(crate) lease: Duration,
 }
 
 impl Namespace {
@@ -68,12 +66,11 @@ impl Namespace {
         let led = async {
             let Election {
                 location,
+                campaign,
                 candidate,
-                lease,
             } = election;
             let name = &options.name;
-            let campaign = location.election_with(name, lease)?;
-            let ended_before = last_ended(&*campaign).await?;
+            let ended_before = last_ended(campaign).await?;
             tracing::info!(store = %location, "waiting for the lead");
             let leadership = campaign.campaign(&candidate).await?;
             tracing::info!(epoch = %leadership.epoch(), "this JobManager leads");

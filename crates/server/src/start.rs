@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use tidegate_coordinator::{Job, JobEnd, JobEvent};
 use tidegate_runtime::JobPlan;
@@ -9,6 +10,7 @@ use tidegate_runtime::sink::SubmitContext;
 use tidegate_storage::{Candidate, Leadership, LossCause};
 use tidegate_types::{CheckpointId, ErrorChain};
 use tokio::runtime::{Handle, Runtime};
+use tokio::time::timeout;
 
 use crate::client::{Ended, JobClient, Shared};
 use crate::clock::Clock;
@@ -23,10 +25,14 @@ use crate::options::JobOptions;
 use crate::progress::Observer;
 use crate::report::{JobOutcome, JobReport};
 use crate::restore::{adopt, check_files, latest, recovery};
+use crate::termination::word_to_end;
 
 /// How a JobManager exits that has lost the lead. Whoever started it may start it again, to wait
 /// for the lead.
 pub(crate) const LOST_THE_LEAD: i32 = 75;
+
+/// How long giving back a candidacy may take.
+const WITHDRAWAL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts a job: on as many worker threads as its largest parallelism, and a driver's thread.
 /// Returns when it is known that it can run; [`JobClient::wait`] waits for its end.
@@ -160,12 +166,29 @@ async fn open(
     let Some((jobmanager, location)) = elected else {
         return Namespace::open(options, runtime).await;
     };
+    let campaign = location.election_with(&options.name, jobmanager.ha_lease);
+    let campaign = campaign.map_err(storage(options))?;
     let election = Election {
         location,
+        campaign: &*campaign,
         candidate: Candidate::new(&jobmanager.listen),
-        lease: jobmanager.ha_lease,
     };
-    Namespace::lead(options, runtime, election).await
+    let led = Namespace::lead(options, runtime, election);
+    if !jobmanager.ends_on_signals {
+        return led.await;
+    }
+    let mut told = word_to_end().map_err(RunError::Threads)?;
+    tokio::select! {
+        led = led => led,
+        () = told.wait() => {
+            // Ordering: the candidacy is over, so it can be waited for that the others know.
+            match timeout(WITHDRAWAL_PATIENCE, campaign.withdrawn()).await {
+                Ok(()) => tracing::warn!("the candidacy was given back"),
+                Err(_) => tracing::warn!("the candidacy was not given back; it expires"),
+            }
+            told.exit()
+        }
+    }
 }
 
 /// The lead over a job, if there was an election. Dropped, it is given back, so that the next

@@ -2,10 +2,10 @@
 //!
 //! SIGTERM and SIGINT (Ctrl-C) end a job in an orderly way: by default it is suspended, which keeps
 //! everything, so that whoever starts it next goes on from its latest checkpoint; or it is stopped
-//! with a savepoint. A second signal ends the process at once, as a crash would; so does the first,
-//! when no job runs.
+//! with a savepoint. A JobManager that waits for the lead gives its candidacy back. A second signal
+//! ends the process at once, as a crash would; so does the first, when there is neither.
 //!
-//! Signals are the process's, so one thread takes them for all jobs that run in it. It stays.
+//! Signals are the process's, so one thread takes them for all that goes on in it. It stays.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tidegate_coordinator::TriggerRefusal;
 use tidegate_types::ErrorChain;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::client::{JobClient, RequestError};
 
@@ -46,7 +47,7 @@ impl std::fmt::Display for OnSigterm {
     }
 }
 
-/// A job that ends when its process is told to, for as long as this is there.
+/// Something that ends when its process is told to, for as long as this is there.
 #[derive(Debug)]
 pub struct EndsOnSignals {
     id: u64,
@@ -68,28 +69,77 @@ impl EndsOnSignals {
 
 impl Drop for EndsOnSignals {
     fn drop(&mut self) {
-        hub().jobs.retain(|job| job.id != self.id);
+        hub().registered.retain(|one| one.id != self.id);
+    }
+}
+
+/// Takes the word that the process is to end, for as long as it is there.
+pub(crate) struct Told {
+    ends: EndsOnSignals,
+    word: oneshot::Receiver<()>,
+}
+
+impl Told {
+    /// Waits until the process is told to end.
+    pub(crate) async fn wait(&mut self) {
+        if (&mut self.word).await.is_err() {
+            // It is sent before whoever sends it is gone.
+            std::future::pending().await
+        }
+    }
+
+    /// See [`EndsOnSignals::exit`].
+    pub(crate) fn exit(&self) -> ! {
+        self.ends.exit()
     }
 }
 
 struct Registered {
     id: u64,
-    job: JobClient,
-    how: OnSigterm,
     told: Arc<AtomicI32>,
+    ending: Ending,
+}
+
+/// How something is told to end.
+enum Ending {
+    Job {
+        job: JobClient,
+        how: OnSigterm,
+    },
+    /// Whoever waits takes the word once.
+    Waiting(Option<oneshot::Sender<()>>),
+}
+
+impl Ending {
+    fn begin(&mut self) {
+        match self {
+            Ending::Job { job, how } => {
+                let (job, how) = (job.clone(), *how);
+                let name = job.name();
+                tracing::warn!(job = name, %how, "told to end; once more, and it ends at once");
+                // It waits for the job. Nobody waits for it.
+                std::thread::spawn(move || ask_to_end(&job, how));
+            }
+            Ending::Waiting(word) => {
+                tracing::warn!("told to end while waiting for the lead");
+                // Somebody who is just about to go needn't know.
+                let _ = word.take().map(|word| word.send(()));
+            }
+        }
+    }
 }
 
 /// Who is told when a signal comes.
 struct Hub {
     listens: bool,
-    jobs: Vec<Registered>,
-    /// When the first signal came that the jobs were told of.
+    registered: Vec<Registered>,
+    /// When the first signal came that they were told of.
     told: Option<Instant>,
 }
 
 static HUB: Mutex<Hub> = Mutex::new(Hub {
     listens: false,
-    jobs: Vec::new(),
+    registered: Vec::new(),
     told: None,
 });
 
@@ -103,6 +153,20 @@ fn hub() -> MutexGuard<'static, Hub> {
 /// # Errors
 /// If the operating system refuses a thread, or to hand signals over.
 pub fn end_on_signals(job: JobClient, how: OnSigterm) -> io::Result<EndsOnSignals> {
+    register(Ending::Job { job, how })
+}
+
+/// Has the process not end when it is told to, but whoever waits for the word.
+///
+/// # Errors
+/// As [`end_on_signals`].
+pub(crate) fn word_to_end() -> io::Result<Told> {
+    let (sender, word) = oneshot::channel();
+    let ends = register(Ending::Waiting(Some(sender)))?;
+    Ok(Told { ends, word })
+}
+
+fn register(ending: Ending) -> io::Result<EndsOnSignals> {
     static IDS: AtomicU64 = AtomicU64::new(0);
     let ends = EndsOnSignals {
         id: IDS.fetch_add(1, Ordering::Relaxed),
@@ -113,11 +177,10 @@ pub fn end_on_signals(job: JobClient, how: OnSigterm) -> io::Result<EndsOnSignal
         listen()?;
         hub.listens = true;
     }
-    hub.jobs.push(Registered {
+    hub.registered.push(Registered {
         id: ends.id,
-        job,
-        how,
         told: Arc::clone(&ends.told),
+        ending,
     });
     Ok(ends)
 }
@@ -146,19 +209,16 @@ impl Hub {
             return;
         }
         let again = self
-            .jobs
+            .registered
             .iter()
-            .any(|job| job.told.load(Ordering::Relaxed) != 0);
-        if again || self.jobs.is_empty() {
+            .any(|one| one.told.load(Ordering::Relaxed) != 0);
+        if again || self.registered.is_empty() {
             std::process::exit(128 + signal);
         }
         self.told = Some(Instant::now());
-        for Registered { job, how, told, .. } in &self.jobs {
+        for Registered { told, ending, .. } in &mut self.registered {
             told.store(signal, Ordering::Relaxed);
-            tracing::warn!(job = job.name(), %how, "told to end; once more, and it ends at once");
-            let (job, how) = (job.clone(), *how);
-            // It waits for the job. Nobody waits for it.
-            std::thread::spawn(move || ask_to_end(&job, how));
+            ending.begin();
         }
     }
 }

@@ -117,7 +117,9 @@ impl Environment {
     /// are kept whatever the error, and the next run goes on from them.
     pub fn execute(self, job_name: &str) -> Result<JobReport> {
         if self.options.dry_run {
-            let report = self.launch(job_name, Box::new(LogFailures))?.wait()?;
+            let report = self
+                .launch(job_name, Box::new(LogFailures), false)?
+                .wait()?;
             print_dry_run(&report);
             return Ok(report);
         }
@@ -127,7 +129,7 @@ impl Environment {
             Some(line) => Box::new(line.clone()),
             None => Box::new(LogFailures),
         };
-        let started = self.launch(job_name, observer);
+        let started = self.launch(job_name, observer, on_sigterm.is_some());
         let mut ends = None;
         let outcome = started.and_then(|job| {
             if let Some(how) = on_sigterm {
@@ -180,10 +182,16 @@ impl Environment {
     /// # Errors
     /// See [`RunError`](crate::RunError): whatever is known before anything runs.
     pub fn start(self, job_name: &str) -> Result<JobClient> {
-        self.launch(job_name, Box::new(LogFailures))
+        self.launch(job_name, Box::new(LogFailures), false)
     }
 
-    fn launch(self, job_name: &str, observer: Box<dyn Observer>) -> Result<JobClient> {
+    /// `ends_on_signals`: whether the process may end here when it is told to.
+    fn launch(
+        self,
+        job_name: &str,
+        observer: Box<dyn Observer>,
+        ends_on_signals: bool,
+    ) -> Result<JobClient> {
         let plan = Self::take_plan(&self.draft);
         let options = JobOptions {
             name: job_name.to_owned(),
@@ -194,6 +202,7 @@ impl Environment {
             Role::JobManager(jobmanager) => {
                 let jobmanager = JobManagerOptions {
                     variables: self.variables,
+                    ends_on_signals,
                     ..jobmanager.clone()
                 };
                 let started = start_on_cluster(plan, &options, &jobmanager, observer);

@@ -46,6 +46,10 @@ pub const CLOCKS_AND_THREADS: &[(&str, &str)] = &[
         "crates/storage/src/ha/s3/records",
         "hands the time to the decision about a lease",
     ),
+    (
+        "crates/storage/src/ha/trouble",
+        "hands the time to the decision whether trouble is told of",
+    ),
     ("crates/tidegate/src/progress.rs", "rates are per second"),
     ("crates/tidegate/examples/", "a program of its own"),
     ("crates/cli/src/", "a program of its own"),

@@ -80,10 +80,12 @@ mod tests {
 
     use super::*;
 
+    type Answer = oneshot::Sender<Result<u32, Farewell>>;
+
     /// Everything that a search waits for, which happens when a test says so.
     #[derive(Default)]
     struct World {
-        asked: RefCell<Vec<(String, oneshot::Sender<Result<u32, Farewell>>)>>,
+        asked: RefCell<Vec<(String, Answer)>>,
         head_starts: RefCell<Vec<oneshot::Sender<()>>>,
     }
 

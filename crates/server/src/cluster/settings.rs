@@ -63,6 +63,9 @@ pub struct JobManagerOptions {
     /// A worker that is within one piece of work for longer is taken for stuck, and the attempt
     /// restarted. `None` waits for ever.
     pub task_timeout: Option<Duration>,
+    /// Whether a signal ends the process while it waits for the lead, in an orderly way; otherwise
+    /// signals are somebody else's.
+    pub ends_on_signals: bool,
     /// The job's arguments, which each process of it is started with.
     pub arguments: Vec<OsString>,
     /// The job's settings as variables, which each process of it is started with.

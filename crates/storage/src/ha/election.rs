@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use tidegate_types::LeaderEpoch;
 use tokio::sync::watch;
@@ -281,6 +282,13 @@ pub trait LeaderElection: fmt::Debug + Send + Sync {
     /// # Errors
     /// If the store can't be read.
     fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>>;
+
+    /// Waits until the candidacy whose future was dropped last, or the leadership that it had just
+    /// won, is out of the way of others. As long as the store can't be reached this may take as
+    /// long as a dead candidate is waited for.
+    fn withdrawn(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
 
     /// The leader that is recorded, if there is one.
     ///

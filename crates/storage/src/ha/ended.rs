@@ -13,9 +13,10 @@
 
 use std::time::Duration;
 
-use tidegate_types::{ErrorChain, JobId, LeaderEpoch, OrderedEnd, SnapshotLocation};
+use tidegate_types::{JobId, LeaderEpoch, OrderedEnd, SnapshotLocation};
 
 use super::LeaderElection;
+use super::trouble::Trouble;
 use crate::error::{ErrorKind, StorageError};
 use crate::{names, record};
 
@@ -41,18 +42,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn last_ended(
     election: &dyn LeaderElection,
 ) -> Result<Option<LeaderEpoch>, StorageError> {
+    let mut trouble = Trouble::default();
     loop {
         match election.peek(names::ENDED).await {
-            Ok(None) => return Ok(None),
-            Ok(Some(bytes)) => {
-                let ended = Ended::decode(names::ENDED, None, &bytes)?;
-                return Ok(Some(ended.epoch));
-            }
             Err(error) if error.kind() == ErrorKind::Retryable => {
-                tracing::debug!(error = %ErrorChain(&error), "the records can't be read yet");
+                trouble.on_failure("the job's records can't be read", &error);
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(error) => return Err(error),
+            answer => {
+                trouble.on_answer();
+                let ended = answer?.map(|bytes| Ended::decode(names::ENDED, None, &bytes));
+                return Ok(ended.transpose()?.map(|ended| ended.epoch));
+            }
         }
     }
 }

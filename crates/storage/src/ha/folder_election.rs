@@ -14,6 +14,7 @@ use tidegate_types::ErrorChain;
 
 use super::election::{Candidate, LeaderElection, LeaderInfo, Leadership};
 use super::folder::{FolderRecords, read_led};
+use super::trouble::Trouble;
 use crate::error::{ErrorKind, StorageError};
 use crate::objects::Objects;
 use crate::record::RECORD_BYTES_MAX;
@@ -38,17 +39,19 @@ impl FolderElection {
     }
 
     async fn win(&self, candidate: &Candidate) -> Result<Leadership, StorageError> {
+        let mut trouble = Trouble::default();
         loop {
             match FolderRecords::lead_as(&self.folder, candidate).await {
                 Ok((records, info)) => {
+                    trouble.on_answer();
                     let records = Arc::new(records);
                     let loss = records.loss().loss();
                     tokio::spawn(watch(Arc::downgrade(&records)));
                     return Ok(Leadership::new(info, records, loss));
                 }
-                Err(StorageError::Locked { .. }) => {}
+                Err(StorageError::Locked { .. }) => trouble.on_answer(),
                 Err(error) if error.kind() == ErrorKind::Retryable => {
-                    tracing::warn!(error = %ErrorChain(&error), "the lead can't be taken yet");
+                    trouble.on_failure("the lead can't be taken", &error);
                 }
                 Err(error) => return Err(error),
             }

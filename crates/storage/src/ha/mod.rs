@@ -32,6 +32,7 @@ mod location;
 mod memory;
 #[cfg(feature = "s3")]
 mod s3;
+mod trouble;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 

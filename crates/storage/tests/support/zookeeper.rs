@@ -24,7 +24,7 @@ impl ZooKeeper {
         let settings = format!(
             "tickTime=100\ndataDir={data}/data\nclientPort={port}\n\
              clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n\
-             4lw.commands.whitelist=srvr\n"
+             4lw.commands.whitelist=srvr,dump\n"
         );
         std::fs::write(folder.path().join("zoo.cfg"), settings).unwrap();
         let server = launch(folder.path());

@@ -1,6 +1,8 @@
 //! Several JobManagers, of which ZooKeeper elects one: leaders are killed, paused and cut off from
 //! ZooKeeper, and the output is exact.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use crate::stores::zookeeper::ZooKeeper;
 use crate::support::{Place, Process, example, wait_until};
 use crate::{assert_exact, write_input};
 
+/// What is said of a store that can't be reached.
+const TROUBLE: &str = "the job's records can't be read";
 const LEADS: &str = "this JobManager leads";
 
 /// Two JobManagers and three TaskManagers, as users would start them.
@@ -201,4 +205,62 @@ fn nobody_goes_on_with_a_job_that_was_ended_until_it_is_started_again() {
         process.wait().success();
     }
     assert_exact(&place, &expected);
+}
+
+/// What is in the election, as ZooKeeper lists it.
+fn candidates(zookeeper: &ZooKeeper) -> usize {
+    let mut connection = TcpStream::connect(("127.0.0.1", zookeeper.port)).unwrap();
+    connection.write_all(b"dump").unwrap();
+    let mut listed = String::new();
+    connection.read_to_string(&mut listed).unwrap();
+    listed.matches("/election/").count()
+}
+
+// Whoever is next in line must not wait for a candidate that is gone until its session expires.
+#[test]
+fn a_job_manager_that_waits_for_the_lead_gives_its_candidacy_back() {
+    let place = Place::new();
+    write_input(&place, 300, 30);
+    let zookeeper = ZooKeeper::start();
+    let mut cluster = Cluster::start(&place, &zookeeper);
+    let leader = cluster.wait_for_leader();
+    let waiting = 1 - leader;
+    wait_until("the other one is a candidate", || {
+        candidates(&zookeeper) == 2
+    });
+    signal(cluster.pid(waiting), "TERM");
+    wait_until("it has ended", || {
+        !cluster.jobmanagers[waiting].is_running()
+    });
+    assert_eq!(candidates(&zookeeper), 1);
+    let ended = cluster.jobmanagers.remove(waiting).wait();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    for told in ["told to end while waiting for the lead", "given back"] {
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    }
+    // The one that leads goes on.
+    assert!(cluster.jobmanagers[0].is_running());
+}
+
+// Also when there is nobody to give anything back to.
+#[test]
+fn a_job_manager_that_waits_for_its_store_ends_when_it_is_told_to() {
+    let place = Place::new();
+    let store = format!("zk://{}/tidegate", crate::by_hand::free_address());
+    let arguments = ["--ha", &store, "--ha-lease", "1s"];
+    let address = crate::by_hand::free_address();
+    let mut waiting = crate::by_hand::jobmanager(&place, &address, "s", &arguments);
+    wait_until("it has tried", || waiting.stderr().contains(TROUBLE));
+    let member = Member {
+        pid: waiting.id(),
+        kind: Kind::JobManager,
+    };
+    // Once, however often it is tried meanwhile.
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(waiting.is_running());
+    signal(member, "TERM");
+    let ended = waiting.wait();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    let told = ended.stderr.matches(TROUBLE).count();
+    assert_eq!(told, 1, "{}", ended.stderr);
 }

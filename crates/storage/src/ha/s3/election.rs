@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use tidegate_types::{ErrorChain, LeaderEpoch};
+use tidegate_types::LeaderEpoch;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -15,6 +15,7 @@ use super::table::Table;
 use super::{LEASE, Object, Objects, Put, RECORDS, S3Location};
 use crate::error::{ErrorKind, StorageError};
 use crate::ha::election::{Candidate, LeaderElection, LeaderInfo, Leadership, Led, LossReporter};
+use crate::ha::trouble::Trouble;
 use crate::record;
 
 /// Shortest term: its requests get a third of it.
@@ -85,14 +86,18 @@ impl S3Election {
     async fn win(&self, candidate: &Candidate) -> Result<Leadership, StorageError> {
         let mut challenger = Challenger::new(self.term);
         let begun = Instant::now();
+        let mut trouble = Trouble::default();
         loop {
             match self.challenge(candidate, &mut challenger, begun).await {
-                Ok(Some(won)) => return Ok(won),
-                Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Retryable => {
-                    tracing::warn!(error = %ErrorChain(&error), "the lead can't be taken yet");
+                    trouble.on_failure("the lead can't be taken", &error);
                 }
-                Err(error) => return Err(error),
+                answer => {
+                    trouble.on_answer();
+                    if let Some(won) = answer? {
+                        return Ok(won);
+                    }
+                }
             }
             tokio::time::sleep(pause_between_looks(self.term)).await;
         }

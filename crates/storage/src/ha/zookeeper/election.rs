@@ -1,18 +1,21 @@
 //! The election: ephemeral sequential nodes; each candidate watches the one before its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use tidegate_types::{ErrorChain, LeaderEpoch};
 use tokio::sync::Mutex;
-use zookeeper_client::{Acls, Client, CreateMode, Error, MultiWriteError, MultiWriteResult, Stat};
+use zookeeper_client::{
+    Acls, Client, CreateMode, Error, MultiWriteError, MultiWriteResult, Stat, StateWatcher,
+};
 
 use super::records::{Leading, ZooKeeperRecords};
-use super::{Nodes, ZooKeeperLocation, ephemeral, is_over, over, patiently, persistent};
+use super::{Nodes, ZooKeeperLocation, ended, ephemeral, is_over, over, patiently, persistent};
 use crate::error::{ErrorKind, StorageError};
 use crate::ha::election::{Candidate, LeaderElection, LeaderInfo, Leadership, Led, LossReporter};
+use crate::ha::trouble::Trouble;
 
 /// Pause after a candidacy or a look that failed.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -26,6 +29,8 @@ pub(in crate::ha) struct ZooKeeperElection {
     session_timeout: Duration,
     /// The session of those who only look. Candidates have one each.
     looking: Mutex<Option<Client>>,
+    /// How the session of the latest candidate is.
+    standing: std::sync::Mutex<Option<StateWatcher>>,
 }
 
 /// What one try to take the lead led to.
@@ -48,15 +53,21 @@ impl ZooKeeperElection {
             },
             session_timeout,
             looking: Mutex::new(None),
+            standing: std::sync::Mutex::new(None),
         }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Option<StateWatcher>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until `candidate` leads, with a new session after each that ends before.
     async fn win(&self, candidate: &Candidate) -> Result<Leadership, StorageError> {
+        let mut trouble = Trouble::default();
         loop {
-            match self.stand(candidate).await {
+            match self.stand(candidate, &mut trouble).await {
                 Err(error) if error.kind() == ErrorKind::Retryable => {
-                    tracing::warn!(error = %ErrorChain(&error), "the candidacy is begun anew");
+                    trouble.on_failure("no candidate can be put up", &error);
                     tokio::time::sleep(PAUSE).await;
                 }
                 other => return other,
@@ -65,11 +76,17 @@ impl ZooKeeperElection {
     }
 
     /// One candidacy. Any failure ends its session, and with it whatever it left in the election.
-    async fn stand(&self, candidate: &Candidate) -> Result<Leadership, StorageError> {
+    async fn stand(
+        &self,
+        candidate: &Candidate,
+        trouble: &mut Trouble,
+    ) -> Result<Leadership, StorageError> {
         let nodes = &self.nodes;
         let client = nodes.connect(self.session_timeout).await?;
+        *self.standing() = Some(client.state_watcher());
         let error = |e| nodes.error("be a candidate in", &nodes.election(), e);
         let candidacy = self.enter(&client, candidate).await.map_err(error)?;
+        trouble.on_answer();
         self.wait_for_turn(&client, &candidacy)
             .await
             .map_err(error)?;
@@ -276,6 +293,18 @@ impl LeaderElection for ZooKeeperElection {
 
     fn peek<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<Bytes>, StorageError>> {
         self.peek_at(name).boxed()
+    }
+
+    /// The server removes the candidate when it has closed the session, which it does as soon as
+    /// nobody holds it any more.
+    fn withdrawn(&self) -> BoxFuture<'_, ()> {
+        let standing = self.standing().take();
+        async {
+            if let Some(mut states) = standing {
+                ended(&mut states).await;
+            }
+        }
+        .boxed()
     }
 
     fn current_leader(&self) -> BoxFuture<'_, Result<Option<LeaderInfo>, StorageError>> {

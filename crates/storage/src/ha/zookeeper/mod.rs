@@ -27,7 +27,9 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, SessionState};
+use zookeeper_client::{
+    Acls, Client, CreateMode, CreateOptions, Error, SessionState, StateWatcher,
+};
 
 pub(super) use election::ZooKeeperElection;
 
@@ -196,7 +198,11 @@ where
 
 /// Waits until the session is over.
 async fn over(client: &Client) {
-    let mut states = client.state_watcher();
+    ended(&mut client.state_watcher()).await;
+}
+
+/// As [`over`], of a session that nobody may hold any more.
+async fn ended(states: &mut StateWatcher) {
     let mut state: SessionState = states.peek_state();
     while !state.is_terminated() {
         state = states.changed().await;

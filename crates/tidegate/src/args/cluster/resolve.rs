@@ -53,8 +53,8 @@ impl Args {
         all.split(',').map(|one| one.trim().to_owned()).collect()
     }
 
-    /// How a JobManager is started, with these arguments of the job. The job's variables are still
-    /// missing. `inherited`: whether its socket is.
+    /// How a JobManager is started, with these arguments of the job. What the job's code settles is
+    /// still missing. `inherited`: whether its socket is.
     ///
     /// # Errors
     /// Everything that is out of its range, or no place.
@@ -92,6 +92,7 @@ impl Args {
             ha_lease: of.ha_lease.unwrap_or(HaLocation::LEASE),
             heartbeat_timeout,
             task_timeout: of.task_timeout,
+            ends_on_signals: false,
             arguments,
             variables: Vec::new(),
         })
