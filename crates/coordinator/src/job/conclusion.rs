@@ -134,12 +134,10 @@ impl Job {
     /// Whoever waits for the lead knows now that there is nothing to go on with; or may not, and
     /// then whoever asked for the stop is told.
     pub(super) fn on_end_recorded(&mut self, outcome: WriteOutcome, actions: &mut Vec<JobAction>) {
-        if !matches!(self.phase, Phase::RecordingEnd { .. }) {
+        let Phase::RecordingEnd { as_told, .. } = &self.phase else {
             return;
-        }
-        let Phase::RecordingEnd { as_told, .. } = self.take_phase() else {
-            unreachable!("it was just looked at");
         };
+        let as_told = as_told.clone();
         let stop = self.stopping.take();
         match outcome {
             WriteOutcome::Done => {
