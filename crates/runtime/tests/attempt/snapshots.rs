@@ -149,14 +149,18 @@ struct Unfreezable {
     gate: Gate,
 }
 
+fn pass_on(input: &mut Batch<u64>, out: &mut Collector<u64>) -> Result<Flow, BoxError> {
+    input.for_each(|number| out.emit(number));
+    Ok(Flow::Continue)
+}
+
 impl Logic<u64, u64> for Unfreezable {
     fn process(
         &mut self,
         input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
-        input.for_each(|number| out.emit(number));
-        Ok(Flow::Continue)
+        pass_on(input, out)
     }
 
     fn snapshot(&mut self, _barrier: &CheckpointBarrier) -> Result<Snapshot, BoxError> {
@@ -368,8 +372,7 @@ impl Logic<u64, u64> for Frugal {
         input: &mut Batch<u64>,
         out: &mut Collector<u64>,
     ) -> Result<Flow, BoxError> {
-        input.for_each(|number| out.emit(number));
-        Ok(Flow::Continue)
+        pass_on(input, out)
     }
 
     fn on_aborted(&mut self, checkpoint: CheckpointId) {
