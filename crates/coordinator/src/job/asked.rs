@@ -79,15 +79,10 @@ impl Job {
         let declared = self.elastic.scaling().followed();
         let asked = declared.zip(scale.parallelism);
         let asked = asked.filter(|(declared, asked)| declared != asked);
-        if asked.is_none() && !self.record.exists {
-            let recorded = true;
-            let rescaled = Rescaled {
-                recorded,
-                ..rescaled
-            };
-            return answer(request, Answer::Rescaled(rescaled), actions);
-        }
         self.record.waiting = Some((request, rescaled));
+        if asked.is_none() && !self.record.exists {
+            return self.answer_rescaled(true, actions);
+        }
         let asked = asked.map(|(declared, asked)| AskedParallelism { declared, asked });
         self.record(asked, actions);
     }

@@ -17,7 +17,6 @@ use super::folder::{FolderRecords, read_led};
 use super::trouble::Trouble;
 use crate::error::{ErrorKind, StorageError};
 use crate::objects::Objects;
-use crate::record::RECORD_BYTES_MAX;
 
 /// Pause between two tries to get the lock, and between two looks at who has it.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -71,12 +70,9 @@ impl FolderElection {
         if !self.folder.is_dir() {
             return Ok(None);
         }
-        let objects = Objects::folder(&self.folder)?;
-        match objects.get(name, RECORD_BYTES_MAX).await {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(StorageError::Missing { .. }) => Ok(None),
-            Err(other) => Err(other),
-        }
+        let records = FolderRecords::inspect(&self.folder)?;
+        let found = super::RecordStore::read(&records, name).await?;
+        Ok(found.map(|found| found.bytes))
     }
 
     async fn change(&self, known: Option<&LeaderInfo>) -> Result<Option<LeaderInfo>, StorageError> {
