@@ -25,7 +25,7 @@ seed() {
     cp "${@:2}" "corpus/$1"
 }
 seed keyed_file ../crates/state/tests/golden/*.bin
-seed keyed_changes ../crates/state/tests/golden/changes-v1.bin
+seed keyed_changes ../crates/state/tests/golden/changes-*.bin
 seed metadata ../crates/storage/tests/golden/metadata-*.bin
 seed record ../crates/storage/tests/golden/*.txt
 

@@ -182,7 +182,9 @@ impl<'a, R: Read + Seek> KeyedFileInspector<'a, R> {
                 schemas: &self.states[chunk.state as usize],
             };
             match chunk.index.role {
-                ChunkRole::Entries => chunk.entries(&payload, &mut visit)?,
+                ChunkRole::Entries | ChunkRole::ShortEntries => {
+                    chunk.entries(&payload, &mut visit)?
+                }
                 ChunkRole::Tombstones => chunk.tombstones(&payload, &mut visit)?,
             }
         }

@@ -447,12 +447,13 @@ fn a_key_comes_once_within_a_piece() {
     let chunk = index(&changes).chunks[0];
     let at = chunk.offset as usize;
     let payload = changes[at + 24..at + 24 + chunk.payload_bytes as usize].to_vec();
-    // The same chunk with its entry twice.
+    assert_eq!(chunk.role, ChunkRole::ShortEntries);
+    // The same chunk with its entry twice, behind the width of keys.
+    let doubled = [&payload[..], &payload[1..]].concat();
     let mut forged = changes[..at].to_vec();
     let mut header = changes[at..at + 20].to_vec();
     header[8..12].copy_from_slice(&2u32.to_le_bytes());
-    header[12..20].copy_from_slice(&(2 * payload.len() as u64).to_le_bytes());
-    let doubled = [&payload[..], &payload[..]].concat();
+    header[12..20].copy_from_slice(&(doubled.len() as u64).to_le_bytes());
     let crc = crc32c::crc32c_append(crc32c::crc32c(&header), &doubled);
     forged.extend([&header[..], &crc.to_le_bytes(), &doubled].concat());
     forged.extend(&changes[at + 24 + payload.len()..]);

@@ -14,12 +14,12 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use mutate::Mutator;
 use state::Sample;
-use tidegate_state::format::{ChunkRole, KeyedFileReader};
+use tidegate_state::format::{ChunkRole, FORMAT_VERSION, KeyedFileReader};
 use tidegate_state::schema::Schema;
 use tidegate_state::{At, ListStateDescriptor, MapStateDescriptor, StateKey, ValueStateDescriptor};
 
@@ -98,8 +98,7 @@ fn sample_file() -> Vec<u8> {
 }
 
 fn golden_file() -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/keyed-v1.bin");
-    fs::read(path).unwrap()
+    fs::read(golden("keyed", FORMAT_VERSION)).unwrap()
 }
 
 // BC-48: lengths can't wrap, or make the reader allocate what isn't there.
@@ -218,18 +217,33 @@ fn damaged_schemas_are_refused_or_canonical() {
     });
 }
 
-/// The piece of changes that version 1 has written must stay readable, and be written, for ever.
+fn golden(name: &str, version: u32) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    folder.join(format!("{name}-v{version}.bin"))
+}
+
+/// The piece of changes is what this version writes, as long as there is this version.
 #[test]
 fn golden_changes() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/changes-v1.bin");
-    let [full, changes] = state::pieces();
+    let (path, [_, changes]) = (golden("changes", FORMAT_VERSION), state::pieces());
     if env::var_os("UPDATE").is_some() {
         fs::write(&path, &changes).unwrap();
     }
-    let golden = fs::read(&path).unwrap();
-    assert_eq!(golden, changes);
-    assert_eq!(state::changes(&full, &golden), [true; 3]);
-    let mut input = Cursor::new(&golden);
+    assert_eq!(fs::read(&path).unwrap(), changes);
+}
+
+/// What any version wrote must stay readable for ever, also on top of what a newer one wrote.
+#[test]
+fn golden_changes_of_all_versions_are_read() {
+    for version in 1..=FORMAT_VERSION {
+        read_golden_changes(&fs::read(golden("changes", version)).unwrap());
+    }
+}
+
+fn read_golden_changes(golden: &[u8]) {
+    let [full, _] = state::pieces();
+    assert_eq!(state::changes(&full, golden), [true; 3]);
+    let mut input = Cursor::new(golden);
     let reader = KeyedFileReader::open(&mut input).unwrap();
     let index = reader.index();
     let has = |role| index.chunks.iter().any(|chunk| chunk.role == role);

@@ -3,11 +3,11 @@
 
 use std::error::Error;
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use proptest::prelude::*;
-use tidegate_state::format::{ChunkIndex, FileError, KeyedFileReader};
+use tidegate_state::format::{ChunkIndex, ChunkRole, FORMAT_VERSION, FileError, KeyedFileReader};
 use tidegate_state::{HeapKeyedBackend, StateError, StateKey, ValueStateDescriptor};
 use tidegate_types::{KeyGroup, KeyGroupRange, MaxParallelism};
 
@@ -71,21 +71,48 @@ fn cause(result: Result<HeapKeyedBackend<u32>, StateError>) -> FileError {
     }
 }
 
-/// The golden file was written by version 1 and must stay readable, and be written, for ever.
+fn golden(version: u32) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    folder.join(format!("keyed-v{version}.bin"))
+}
+
+/// The golden file is what this version writes, as long as there is this version.
 #[test]
 fn golden_file() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/keyed-v1.bin");
-    let file = sample();
+    let (path, file) = (golden(FORMAT_VERSION), sample());
     if env::var_os("UPDATE").is_some() {
         fs::write(&path, &file).unwrap();
     }
-    let golden = fs::read(&path).unwrap();
-    assert_eq!(golden, file);
-    let mut restored = restore(&golden).unwrap();
-    assert_eq!(restored.entries(), 4);
-    let names = restored.value_state(&names()).unwrap();
-    let names = names.borrow();
-    assert_eq!(names.iter().next().unwrap().1, &("one".to_owned(), Some(1)));
+    assert_eq!(fs::read(&path).unwrap(), file);
+}
+
+/// What any version wrote must stay readable for ever.
+#[test]
+fn golden_files_of_all_versions_are_read() {
+    for version in 1..=FORMAT_VERSION {
+        let mut restored = restore(&fs::read(golden(version)).unwrap()).unwrap();
+        assert_eq!(restored.entries(), 4, "version {version}");
+        let counts = restored.value_state(&counter()).unwrap();
+        let counts = counts.borrow();
+        let mut counts: Vec<u64> = counts.iter().map(|(_, count)| *count).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [0, 300, 600], "version {version}");
+        let names = restored.value_state(&names()).unwrap();
+        let names = names.borrow();
+        assert_eq!(names.iter().next().unwrap().1, &("one".to_owned(), Some(1)));
+    }
+}
+
+/// Version 1 has no short entries: what says so is not what it says it is.
+#[test]
+fn short_entries_in_an_older_version_are_refused() {
+    let mut file = sample();
+    file[8..12].copy_from_slice(&1u32.to_le_bytes());
+    let crc = crc32c::crc32c(&file[..12]);
+    file[12..16].copy_from_slice(&crc.to_le_bytes());
+    let error = cause(restore(&file));
+    let expected = "footer is malformed: a chunk has a role that its version doesn't know";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
@@ -177,7 +204,7 @@ fn errors_name_what_is_wrong() {
     };
     assert_eq!(
         altered(8),
-        "format version `17` is unknown; this build reads version `1`"
+        "format version `18` is unknown; this build reads versions up to `2`"
     );
     assert!(altered(0).starts_with("not a keyed state file"));
     assert!(altered(12).starts_with("checksum of header is `"));
@@ -296,8 +323,16 @@ fn wrong_entry_counts_are_detected() {
         let entry = file.len() - 24 - 28 * (count - listed);
         file[entry + 8..entry + 12].copy_from_slice(&forged);
         reseal(&mut file);
+        // Short entries are counted as they are read from the file.
         let error = restore(&file).err().unwrap();
-        assert!(matches!(error, StateError::Load { .. }), "{error}");
+        match chunk.role {
+            ChunkRole::ShortEntries => {
+                let problem = error.source().unwrap().to_string();
+                let expected = "of key group `0` is malformed: its short entries don't add up";
+                assert!(problem.ends_with(expected), "{problem}");
+            }
+            _ => assert!(matches!(error, StateError::Load { .. }), "{error}"),
+        }
     }
 }
 

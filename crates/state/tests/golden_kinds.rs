@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use tidegate_state::format::KeyedFileReader;
+use tidegate_state::format::{FORMAT_VERSION, KeyedFileReader};
 use tidegate_state::{
     AggregatingState, AggregatingStateDescriptor, At, Fold, HeapKeyedBackend, ListState,
     ListStateDescriptor, MapState, MapStateDescriptor, ReducingState, ReducingStateDescriptor,
@@ -73,19 +73,31 @@ fn sample() -> Result<Vec<u8>, StateError> {
     Ok(file)
 }
 
-/// Written by version 1; must stay readable, and be written, for ever.
+fn golden(version: u32) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    folder.join(format!("kinds-v{version}.bin"))
+}
+
+/// The golden file is what this version writes, as long as there is this version.
 #[test]
 fn golden_file_of_all_kinds() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/kinds-v1.bin");
-    let file = sample().unwrap();
+    let (path, file) = (golden(FORMAT_VERSION), sample().unwrap());
     if env::var_os("UPDATE").is_some() {
         fs::write(&path, &file).unwrap();
     }
-    let golden = fs::read(&path).unwrap();
-    assert_eq!(golden, file);
+    assert_eq!(fs::read(&path).unwrap(), file);
+}
+
+/// What any version wrote must stay readable for ever.
+#[test]
+fn golden_files_of_all_versions_are_read() {
+    (1..=FORMAT_VERSION).for_each(|version| read_golden(&fs::read(golden(version)).unwrap()));
+}
+
+fn read_golden(golden: &[u8]) {
     let mut restored = backend();
     restored
-        .restore_file("golden", &mut Cursor::new(&golden))
+        .restore_file("golden", &mut Cursor::new(golden))
         .unwrap();
     let states = bind(restored).unwrap();
     let value = states.value.get(&At::key("clé")).unwrap();

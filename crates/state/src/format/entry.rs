@@ -17,7 +17,7 @@ fn push_varint(mut value: u64, out: &mut Vec<u8>) {
 
 /// Reads an unsigned LEB128 number in its shortest form.
 #[inline]
-fn take_varint(input: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_varint(input: &mut &[u8]) -> Option<u64> {
     // Nearly always: one byte is all.
     if let Some((&byte, rest)) = input.split_first()
         && byte < 0x80
@@ -55,7 +55,7 @@ fn take_delimited<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 /// Appends what `write` appends, preceded by its length.
 #[inline]
-fn push_delimited<E>(
+pub(super) fn push_delimited<E>(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {

@@ -1,4 +1,4 @@
-//! Byte format of a keyed state file, version 1.
+//! Byte format of a keyed state file, version 2.
 //!
 //! One file is one *piece* of the keyed state of one subtask: a full piece holds all of it at one
 //! checkpoint, a piece of changes says what became of the state of an earlier one, its base. A full
@@ -12,19 +12,20 @@
 //! | Header | | |
 //! |---|---|---|
 //! | 0 | 8 | magic `TDGKEYED` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2 |
 //! | 12 | 4 | CRC-32C of bytes 0 to 11 |
 //!
 //! | Chunk | | |
 //! |---|---|---|
 //! | 0 | 4 | state: index into the footer's list of states |
 //! | 4 | 2 | key group |
-//! | 6 | 2 | role: 0 = entries, 1 = tombstones |
+//! | 6 | 2 | role: 0 = entries, 1 = tombstones, 2 = short entries |
 //! | 8 | 4 | number of entries |
 //! | 12 | 8 | length of the payload in bytes |
 //! | 20 | 4 | CRC-32C of bytes 0 to 19 and the payload |
 //! | 24 | … | payload: per entry varint key length, key, varint value length, value |
 //! | | | per tombstone varint key length, key |
+//! | | | short entries: see [`short`] |
 //!
 //! A state and key group may have any number of chunks, in any order; an entry is in one of them.
 //! The key of an entry is a [canonical encoding](crate::StateKey): of the stream's key as a whole
@@ -68,7 +69,8 @@
 //! range. So no altered or missing byte goes unnoticed: every byte is covered by a checksum or
 //! compared with a constant.
 //!
-//! Value versions belong to the user's types; the version in the header to this format.
+//! Value versions belong to the user's types; the version in the header to this format. Version 1
+//! has no short entries, and is the same otherwise.
 
 mod entry;
 mod footer;
@@ -88,8 +90,11 @@ pub use read::KeyedFileReader;
 pub(crate) use short::encode_short_entry;
 pub(crate) use write::KeyedFileWriter;
 
-/// The version this module writes, and the only one it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version this module writes. It reads this one and all before.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The first version that has short entries.
+const SHORT_ENTRIES_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"TDGKEYED";
 const MAGIC_END: &[u8; 8] = b"TDGKDONE";
@@ -132,7 +137,9 @@ pub enum FileError {
     #[error("not a keyed state file: it begins with the wrong magic number")]
     Magic,
     /// The file was written by another version of the format.
-    #[error("format version `{version}` is unknown; this build reads version `{FORMAT_VERSION}`")]
+    #[error(
+        "format version `{version}` is unknown; this build reads versions up to `{FORMAT_VERSION}`"
+    )]
     Version {
         /// The version in the file.
         version: u32,

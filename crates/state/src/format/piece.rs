@@ -20,12 +20,18 @@ pub enum ChunkRole {
     /// Keys whose former content is forgotten. They may have come back: then they are in the
     /// entries, too.
     Tombstones = 1,
+    /// As [`Entries`](Self::Entries), but shorter: keys are of fixed width. Since version 2.
+    ShortEntries = 2,
 }
 
 impl ChunkRole {
     /// The role with this number in a file.
     pub(super) fn from_code(code: u16) -> Option<ChunkRole> {
-        let roles = [ChunkRole::Entries, ChunkRole::Tombstones];
+        let roles = [
+            ChunkRole::Entries,
+            ChunkRole::Tombstones,
+            ChunkRole::ShortEntries,
+        ];
         roles.into_iter().find(|role| *role as u16 == code)
     }
 }

@@ -4,10 +4,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use tidegate_types::KeyGroupRange;
 
+use super::short::expand_short_entries;
 use super::write::chunk_header;
 use super::{
-    CHUNK_HEADER_BYTES, ChunkIndex, FORMAT_VERSION, FileError, FileIndex, HEADER_BYTES, MAGIC,
-    MAGIC_END, TRAILER_BYTES, check_crc,
+    CHUNK_HEADER_BYTES, ChunkIndex, ChunkRole, FORMAT_VERSION, FileError, FileIndex, HEADER_BYTES,
+    MAGIC, MAGIC_END, SHORT_ENTRIES_VERSION, TRAILER_BYTES, check_crc,
 };
 
 /// A keyed state file whose header, index and end have been verified.
@@ -16,6 +17,8 @@ pub struct KeyedFileReader<'a, R> {
     index: FileIndex,
     /// Where `input` stands, so that chunks in a row are read without seeking.
     position: u64,
+    /// A payload of short entries, as it lies in the file.
+    short: Vec<u8>,
 }
 
 impl<'a, R: Read + Seek> KeyedFileReader<'a, R> {
@@ -35,15 +38,23 @@ impl<'a, R: Read + Seek> KeyedFileReader<'a, R> {
         }
         let mut header = [0; HEADER_BYTES as usize];
         read_at(input, 0, &mut header, "header")?;
-        check_header(&header)?;
+        let version = check_header(&header)?;
         if bytes < HEADER_BYTES + TRAILER_BYTES {
             return Err(FileError::Truncated { bytes });
         }
         let index = read_footer(input, bytes)?;
+        let is_short = |chunk: &ChunkIndex| chunk.role == ChunkRole::ShortEntries;
+        if version < SHORT_ENTRIES_VERSION && index.chunks.iter().any(is_short) {
+            return Err(FileError::Malformed {
+                part: "footer".to_owned(),
+                problem: "a chunk has a role that its version doesn't know",
+            });
+        }
         Ok(KeyedFileReader {
             input,
             index,
             position: bytes,
+            short: Vec::new(),
         })
     }
 
@@ -62,7 +73,7 @@ impl<'a, R: Read + Seek> KeyedFileReader<'a, R> {
     }
 
     /// Reads the payload of a chunk of this file into `payload`, replacing what it held, and
-    /// verifies it.
+    /// verifies it. Short entries become plain ones: whoever walks them sees no difference.
     ///
     /// # Errors
     /// [`FileError::Read`], or [`FileError::Checksum`] or [`FileError::Malformed`] if the chunk was
@@ -72,12 +83,23 @@ impl<'a, R: Read + Seek> KeyedFileReader<'a, R> {
         chunk: &ChunkIndex,
         payload: &mut Vec<u8>,
     ) -> Result<(), FileError> {
-        let part = || {
-            format!(
-                "chunk at byte `{}` of key group `{}`",
-                chunk.offset, chunk.key_group
-            )
-        };
+        if chunk.role != ChunkRole::ShortEntries {
+            return self.read_raw(chunk, payload);
+        }
+        let mut short = std::mem::take(&mut self.short);
+        self.read_raw(chunk, &mut short)?;
+        payload.clear();
+        let expanded = expand_short_entries(&short, chunk.entries, payload);
+        self.short = short;
+        expanded.ok_or_else(|| FileError::Malformed {
+            part: part_of(chunk),
+            problem: "its short entries don't add up",
+        })
+    }
+
+    /// Reads the payload of a chunk as it lies in the file.
+    fn read_raw(&mut self, chunk: &ChunkIndex, payload: &mut Vec<u8>) -> Result<(), FileError> {
+        let part = || part_of(chunk);
         let read = |cause| FileError::Read {
             part: part(),
             cause,
@@ -127,20 +149,30 @@ impl<'a, R: Read + Seek> KeyedFileReader<'a, R> {
     }
 }
 
-fn check_header(header: &[u8; HEADER_BYTES as usize]) -> Result<(), FileError> {
+/// What errors call a chunk.
+fn part_of(chunk: &ChunkIndex) -> String {
+    let ChunkIndex {
+        offset, key_group, ..
+    } = chunk;
+    format!("chunk at byte `{offset}` of key group `{key_group}`")
+}
+
+/// Verifies a header and returns the version.
+fn check_header(header: &[u8; HEADER_BYTES as usize]) -> Result<u32, FileError> {
     if &header[0..8] != MAGIC {
         return Err(FileError::Magic);
     }
     // Before the checksum: another version may put it elsewhere.
     let version = u32_at(header, 8);
-    if version != FORMAT_VERSION {
+    if !(1..=FORMAT_VERSION).contains(&version) {
         return Err(FileError::Version { version });
     }
     check_crc(
         || "header".to_owned(),
         u32_at(header, 12),
         crc32c::crc32c(&header[0..12]),
-    )
+    )?;
+    Ok(version)
 }
 
 fn read_footer(input: &mut (impl Read + Seek), bytes: u64) -> Result<FileIndex, FileError> {

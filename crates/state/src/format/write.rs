@@ -59,7 +59,7 @@ impl<'a> KeyedFileWriter<'a> {
             return Ok(());
         }
         assert!(
-            role == ChunkRole::Entries || self.index.kind() == PieceKind::Changes,
+            role != ChunkRole::Tombstones || self.index.kind() == PieceKind::Changes,
             "a full piece has nothing to remove"
         );
         let payload_bytes = payload.len() as u64;
@@ -73,7 +73,7 @@ impl<'a> KeyedFileWriter<'a> {
             payload_bytes,
         });
         match role {
-            ChunkRole::Entries => self.entries += u64::from(entries),
+            ChunkRole::Entries | ChunkRole::ShortEntries => self.entries += u64::from(entries),
             ChunkRole::Tombstones => self.tombstones += u64::from(entries),
         }
         let header = chunk_header(self.index.chunks.last().expect("it was just pushed"));

@@ -30,6 +30,15 @@ impl Chunk {
         let sum = self.entries.checked_add(entries);
         self.entries = sum.expect("a chunk is written long before 2^32 entries");
     }
+
+    /// The payload, in a buffer of the pool. Not that of tombstones: they are few and rare.
+    #[inline]
+    fn payload(&mut self, pool: &Arc<BufferPool>) -> &mut Vec<u8> {
+        if self.payload.capacity() == 0 {
+            self.payload = pool.take(0);
+        }
+        &mut self.payload
+    }
 }
 
 /// What is gathered for one state and key group.
@@ -37,18 +46,13 @@ impl Chunk {
 struct Filling {
     tombstones: Chunk,
     entries: Chunk,
+    short: Chunk,
 }
 
 impl Filling {
     fn bytes(&self) -> usize {
-        self.tombstones.payload.len() + self.entries.payload.len()
-    }
-
-    /// Nothing yet. Tombstones are few and rare, so theirs is no buffer of the pool.
-    fn new(pool: &Arc<BufferPool>) -> Self {
-        let mut filling = Filling::default();
-        filling.entries.payload = pool.take(0);
-        filling
+        let chunks = [&self.tombstones, &self.entries, &self.short];
+        chunks.into_iter().map(|chunk| chunk.payload.len()).sum()
     }
 
     fn write(self, place: (u32, KeyGroup), file: &mut KeyedFileWriter<'_>) -> io::Result<()> {
@@ -56,6 +60,7 @@ impl Filling {
         for (role, chunk) in [
             (ChunkRole::Tombstones, self.tombstones),
             (ChunkRole::Entries, self.entries),
+            (ChunkRole::ShortEntries, self.short),
         ] {
             file.chunk((state, key_group, role), chunk.entries, &chunk.payload)?;
         }
@@ -88,10 +93,10 @@ impl ChunkBuffers {
     /// The chunk for this state and key group.
     pub(super) fn chunk(&mut self, state: u32, key_group: KeyGroup) -> OpenChunk<'_> {
         let place = (state, key_group);
-        let filling = self.filling.entry(place);
-        let filling = filling.or_insert_with(|| Filling::new(&self.pool));
+        let filling = self.filling.entry(place).or_default();
         OpenChunk {
             kind: self.kind,
+            pool: &self.pool,
             bytes_before: filling.bytes(),
             filling,
             place,
@@ -129,6 +134,7 @@ impl ChunkBuffers {
 /// Access to the chunk of one state and key group that is being filled.
 pub(super) struct OpenChunk<'a> {
     kind: PieceKind,
+    pool: &'a Arc<BufferPool>,
     filling: &'a mut Filling,
     place: (u32, KeyGroup),
     bytes_before: usize,
@@ -144,7 +150,7 @@ impl OpenChunk<'_> {
         encode: impl FnOnce(&mut Vec<u8>) -> postcard::Result<()>,
     ) -> postcard::Result<()> {
         let chunk = &mut self.filling.entries;
-        encode(&mut chunk.payload)?;
+        encode(chunk.payload(self.pool))?;
         chunk.count(1);
         Ok(())
     }
@@ -152,7 +158,19 @@ impl OpenChunk<'_> {
     /// Appends entries that are encoded already.
     pub(super) fn append_raw(&mut self, entries: u32, payload: &[u8]) {
         let chunk = &mut self.filling.entries;
-        chunk.payload.extend_from_slice(payload);
+        chunk.payload(self.pool).extend_from_slice(payload);
+        chunk.count(entries);
+    }
+
+    /// Appends entries that are encoded already, in short form, with keys of `width` bytes.
+    pub(super) fn append_short(&mut self, width: u8, entries: u32, payload: &[u8]) {
+        let chunk = &mut self.filling.short;
+        let short = chunk.payload(self.pool);
+        match short.first() {
+            None => short.push(width),
+            Some(first) => assert_eq!(*first, width, "keys of a state are of one type"),
+        }
+        short.extend_from_slice(payload);
         chunk.count(entries);
     }
 

@@ -6,7 +6,7 @@ use super::entry_key::EntryKey;
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
 use crate::format::{decode_value, encode_entry, encode_short_entry, encode_value};
-use crate::key::{KeyError, StateKey};
+use crate::key::{FixedEncoding, KeyError, StateKey};
 
 /// The content of an entry of a table. A clone shares nothing that either side can change: it is
 /// what a snapshot holds on to while the stream goes on.
@@ -38,6 +38,18 @@ pub(super) trait Content: Clone + Send + 'static {
         &self,
         key: &EntryKey<K, N>,
         out: &mut Vec<u8>,
+    ) -> postcard::Result<()>;
+
+    /// Puts the same, in short form, behind the first `end` bytes of `out`; what is there already
+    /// is overwritten. `key` is the encoding of the key.
+    ///
+    /// # Panics
+    /// If [it isn't one](Self::IS_ONE_ENTRY).
+    fn encode_short_entry(
+        &self,
+        key: FixedEncoding,
+        out: &mut Vec<u8>,
+        end: &mut usize,
     ) -> postcard::Result<()>;
 
     /// Appends all entries for this content. Kinds that have several per key first forget what
@@ -80,12 +92,17 @@ impl<V: StateValue> Content for Single<V> {
         key: &EntryKey<K, N>,
         out: &mut Vec<u8>,
     ) -> postcard::Result<()> {
-        if let Some(key) = key.fixed_encoding()
-            && encode_short_entry(out, key, &self.0)
-        {
-            return Ok(());
-        }
         encode_entry(out, |out| key.encode(out), |out| encode_value(&self.0, out))
+    }
+
+    #[inline]
+    fn encode_short_entry(
+        &self,
+        key: FixedEncoding,
+        out: &mut Vec<u8>,
+        end: &mut usize,
+    ) -> postcard::Result<()> {
+        encode_short_entry(out, end, key, &self.0)
     }
 
     #[inline]

@@ -15,8 +15,8 @@ use super::content::Content;
 use super::entry_key::EntryKey;
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
-use crate::format::{decode_value, encode_entry, encode_value};
-use crate::key::StateKey;
+use crate::format::{decode_value, encode_entry, encode_short_entry, encode_value};
+use crate::key::{FixedEncoding, StateKey};
 
 /// Elements of a block that is not appended to any more.
 const BLOCK_ELEMENTS: usize = 256;
@@ -190,6 +190,15 @@ impl<T: StateValue> Content for Elements<T> {
         out: &mut Vec<u8>,
     ) -> postcard::Result<()> {
         encode_entry(out, |out| key.encode(out), |out| encode_value(self, out))
+    }
+
+    fn encode_short_entry(
+        &self,
+        key: FixedEncoding,
+        out: &mut Vec<u8>,
+        end: &mut usize,
+    ) -> postcard::Result<()> {
+        encode_short_entry(out, end, key, self)
     }
 
     fn decode<K: StateKey, N: StateKey>(

@@ -33,7 +33,12 @@ struct Run {
 /// Entries of a state, in runs of the same key group.
 pub(super) struct Pack<K, C, N> {
     copied: Vec<(EntryKey<K, N>, C)>,
+    /// What is encoded, and then room for more.
     encoded: Buffer,
+    /// Bytes of `encoded` that count.
+    encoded_bytes: usize,
+    /// Bytes of a key, if encoded entries are in short form.
+    short_width: Option<u8>,
     /// Number of entries, copied or encoded.
     entries: usize,
     runs: Vec<Run>,
@@ -46,6 +51,8 @@ impl<K, C, N> Default for Pack<K, C, N> {
         Pack {
             copied: Vec::new(),
             encoded: Buffer::default(),
+            encoded_bytes: 0,
+            short_width: None,
             entries: 0,
             runs: Vec::new(),
             failed: None,
@@ -79,7 +86,7 @@ impl<K: StateKey, C: Content, N: StateKey> Pack<K, C, N> {
     /// Whether it is worth sending.
     pub(super) fn is_full(&self) -> bool {
         match Self::ENCODES {
-            true => self.encoded.len() >= PACK_BYTES,
+            true => self.encoded_bytes >= PACK_BYTES,
             false => self.entries >= Self::ENTRIES_MAX,
         }
     }
@@ -96,20 +103,47 @@ impl<K: StateKey, C: Content, N: StateKey> Pack<K, C, N> {
         self.encoded = pool.take(bytes + more * entry_bytes);
     }
 
+    /// Adds entries of a key group.
     #[inline]
-    pub(super) fn push(&mut self, entry: &(EntryKey<K, N>, C), key_group: KeyGroup) {
+    pub(super) fn extend<'a>(
+        &mut self,
+        entries: impl Iterator<Item = &'a (EntryKey<K, N>, C)>,
+        key_group: KeyGroup,
+    ) {
         if !Self::ENCODES {
-            self.copied.push(entry.clone());
-        } else if let Err(cause) = entry.1.encode_entry(&entry.0, &mut self.encoded) {
-            // Nothing of the pack is written then, so what there is of the entry may stay.
-            self.failed.get_or_insert((key_group, cause));
+            let before = self.copied.len();
+            self.copied.extend(entries.cloned());
+            self.entries += self.copied.len() - before;
+            return;
         }
-        self.entries += 1;
+        // In variables of its own, which the compiler keeps in registers.
+        let (mut end, mut count) = (self.encoded_bytes, 0);
+        for (key, content) in entries {
+            count += 1;
+            // Always or never, for the keys of one type.
+            let encoded = match key.fixed_encoding() {
+                Some(key) => {
+                    self.short_width = Some(key.width() as u8);
+                    content.encode_short_entry(key, &mut self.encoded, &mut end)
+                }
+                None => {
+                    let encoded = content.encode_entry(key, &mut self.encoded);
+                    end = self.encoded.len();
+                    encoded
+                }
+            };
+            if let Err(cause) = encoded {
+                // Nothing of the pack is written then, so what there is of the entry may stay.
+                self.failed.get_or_insert((key_group, cause));
+            }
+        }
+        self.encoded_bytes = end;
+        self.entries += count;
     }
 
     /// Notes that the entries pushed since the last run are of this key group.
     pub(super) fn end_run(&mut self, key_group: KeyGroup) {
-        let (entries_end, bytes_end) = (self.entries, self.encoded.len());
+        let (entries_end, bytes_end) = (self.entries, self.encoded_bytes);
         match self.runs.last_mut() {
             Some(last) if last.key_group == key_group => {
                 (last.entries_end, last.bytes_end) = (entries_end, bytes_end);
@@ -141,7 +175,11 @@ impl<K: StateKey, C: Content, N: StateKey> Pack<K, C, N> {
             if Self::ENCODES {
                 let count = u32::try_from(run.entries_end - entries);
                 let count = count.expect("a pack is sent long before 2^32 entries");
-                chunk.append_raw(count, &self.encoded[bytes..run.bytes_end]);
+                let payload = &self.encoded[bytes..run.bytes_end];
+                match self.short_width {
+                    Some(width) => chunk.append_short(width, count, payload),
+                    None => chunk.append_raw(count, payload),
+                }
             } else {
                 for (key, content) in &self.copied[entries..run.entries_end] {
                     content

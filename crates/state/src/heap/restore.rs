@@ -223,8 +223,12 @@ impl<K: StateKey> ChainRestore<'_, K> {
         let mut tables = BTreeMap::<_, usize>::new();
         for chunk in chunks {
             let table = (chunk.state, chunk.key_group.0);
-            *tables.entry(table).or_default() +=
-                entries_at_most(chunk.entries, chunk.payload_bytes);
+            let payload_bytes = match chunk.role {
+                // Each takes a byte at least.
+                ChunkRole::ShortEntries => chunk.payload_bytes.saturating_mul(2),
+                ChunkRole::Entries | ChunkRole::Tombstones => chunk.payload_bytes,
+            };
+            *tables.entry(table).or_default() += entries_at_most(chunk.entries, payload_bytes);
         }
         for ((state, key_group), entries) in tables {
             if let Slot::Bound(_, state) = &self.backend.states[positions[state as usize]] {
@@ -274,7 +278,7 @@ impl<K: StateKey> ChainRestore<'_, K> {
                 raw.entries = chunk.entries;
                 match chunk.role {
                     ChunkRole::Tombstones => layer.tombstones.push(raw),
-                    ChunkRole::Entries => layer.entries.push(raw),
+                    ChunkRole::Entries | ChunkRole::ShortEntries => layer.entries.push(raw),
                 }
             }
             let key_group = KeyGroup(key_group);

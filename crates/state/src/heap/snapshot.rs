@@ -446,19 +446,31 @@ fn gather<K: StateKey, C: Content, N: StateKey>(
     }
     // Which buckets are full is unpredictable, so it is found out first, without branches.
     if wanted.count_ones() >= SPARSE_BUCKETS {
-        let mut full = 0;
-        for (at, bucket) in buckets.enumerate() {
-            full |= u64::from(entries.get_bucket(bucket).is_some()) << at;
-        }
-        wanted &= full;
+        wanted &= full_buckets(entries, buckets);
     }
-    while wanted != 0 {
+    let wanted = std::iter::from_fn(|| {
         let bucket = first + wanted.trailing_zeros() as usize;
-        wanted &= wanted - 1;
-        if let Some(entry) = entries.get_bucket(bucket) {
-            outbox.push(entry, key_group);
-        }
+        wanted &= wanted.checked_sub(1)?;
+        Some(bucket)
+    });
+    outbox.extend(
+        wanted.filter_map(|bucket| entries.get_bucket(bucket)),
+        key_group,
+    );
+}
+
+/// Which of at most 64 buckets are full.
+#[inline]
+fn full_buckets<T>(entries: &HashTable<T>, buckets: Range<usize>) -> u64 {
+    assert!(
+        buckets.end <= entries.num_buckets(),
+        "a table has its pages"
+    );
+    let mut full = 0;
+    for bucket in buckets.clone() {
+        full |= u64::from(entries.get_bucket(bucket).is_some()) << (bucket - buckets.start);
     }
+    full
 }
 
 pub(super) const fn max(a: usize, b: usize) -> usize {

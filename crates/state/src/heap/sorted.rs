@@ -15,7 +15,7 @@ use super::map_tree::{Entry, MapTree, TreeEntries, find};
 use crate::descriptor::StateValue;
 use crate::error::LoadError;
 use crate::format::{decode_value, encode_entry, encode_value};
-use crate::key::{KeyError, StateKey};
+use crate::key::{FixedEncoding, KeyError, StateKey};
 
 /// A sorted map.
 #[derive(Clone)]
@@ -207,6 +207,15 @@ impl<MK: StateKey + Ord, MV: StateValue> Content for Sorted<MK, MV> {
         &self,
         _key: &EntryKey<K, N>,
         _out: &mut Vec<u8>,
+    ) -> postcard::Result<()> {
+        unreachable!("a map is as many entries as it has keys")
+    }
+
+    fn encode_short_entry(
+        &self,
+        _key: FixedEncoding,
+        _out: &mut Vec<u8>,
+        _end: &mut usize,
     ) -> postcard::Result<()> {
         unreachable!("a map is as many entries as it has keys")
     }

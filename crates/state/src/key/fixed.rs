@@ -35,6 +35,13 @@ impl FixedEncoding {
         self.bits.to_le_bytes()
     }
 
+    /// How many bytes at the end are 0.
+    #[inline]
+    pub(crate) fn zeros_at_end(self) -> usize {
+        let beyond = Self::WIDTH_MAX - self.width;
+        self.bits.leading_zeros() as usize / 8 - beyond
+    }
+
     /// These bytes with others behind them, if there are not too many.
     #[inline]
     pub(crate) fn then(self, next: FixedEncoding) -> Option<FixedEncoding> {
@@ -67,6 +74,8 @@ mod tests {
                 .iter()
                 .all(|byte| *byte == 0)
         );
+        let zeros = whole.iter().rev().take_while(|byte| **byte == 0);
+        assert_eq!(fixed.zeros_at_end(), zeros.count());
     }
 
     proptest! {
