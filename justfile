@@ -15,6 +15,7 @@ verify:
 fix:
     cargo clippy --workspace --all-targets {{features}} --fix --allow-dirty --allow-staged
     cargo fmt --all
+    cargo fmt --manifest-path crates/bench/renoir/Cargo.toml
 
 # All tests; arguments go to the test runner, for instance `just test alignment`.
 test *args:
@@ -50,6 +51,12 @@ survive *args:
 chaos *args:
     cargo build --release --example wordcount --example fraud {{features}}
     cargo run --release --example chaos {{features}} -- {{args}}
+
+# Tests of the program that runs jobs on renoir, a workspace of its own: by hand, as it brings more
+# than a hundred crates. A comparison builds it.
+test-renoir *args:
+    cargo clippy --manifest-path crates/bench/renoir/Cargo.toml --locked --all-targets -- -D warnings
+    cargo test --manifest-path crates/bench/renoir/Cargo.toml --locked {{args}}
 
 # The documentation of all crates, as a browser would show it.
 doc:

@@ -88,6 +88,11 @@ fn cores_are_small_and_not_asynchronous() {
 }
 
 #[test]
+fn packages_below_crates_stay_apart() {
+    expect_none(layers::check_apart(repository()));
+}
+
+#[test]
 fn crates_take_lints_and_versions_from_the_workspace() {
     expect_none(layers::check_inheritance(repository()));
 }

@@ -51,9 +51,15 @@ pub(crate) enum Error {
         /// Their names.
         paths: String,
     },
+    /// What a run took of the machine.
+    #[error("measure what the run takes")]
+    Usage(#[from] crate::measure::UsageError),
     /// Flink, as a peer.
     #[error("run on flink")]
     Flink(#[from] crate::peers::flink::FlinkError),
+    /// renoir, as a peer.
+    #[error("run on renoir")]
+    Renoir(#[from] crate::peers::renoir::RenoirError),
     /// Whatever else.
     #[error("{what}")]
     Other {

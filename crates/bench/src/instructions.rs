@@ -13,8 +13,8 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::corpus;
 use crate::error::{Error, Result};
-use crate::generate::text;
 
 /// What a path may take beyond its stored figure: windows and batches depend on the clock, and so
 /// does, a little, what a record costs.
@@ -142,7 +142,7 @@ fn per_record(workload: &str) -> Result<f64> {
 fn instructions(workload: &str, records: u64) -> Result<u64> {
     if workload.starts_with(WORD_COUNT) {
         // Here, or the run would make them, which is counted.
-        text::files(records, &std::env::temp_dir())?;
+        corpus::files(records, &std::env::temp_dir())?;
     }
     let program = std::env::current_exe().map_err(Error::io("find", "/proc/self/exe"))?;
     let output = Command::new("valgrind")

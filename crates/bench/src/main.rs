@@ -6,6 +6,7 @@
 //! as a user's job is; the peers do the same work by other means.
 
 mod compare;
+mod corpus;
 mod error;
 mod generate;
 mod instructions;

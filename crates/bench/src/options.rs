@@ -231,6 +231,8 @@ pub(crate) enum Peer {
     Timely,
     /// The same job on Flink 2.3, warmed up; crates/bench/flink/setup.sh gets it ready.
     Flink,
+    /// The same job on renoir 0.6, without checkpoints; `compare` builds it.
+    Renoir,
 }
 
 impl Peer {
@@ -240,6 +242,7 @@ impl Peer {
             Peer::Tidegate => "tidegate",
             Peer::Timely => "timely",
             Peer::Flink => "flink",
+            Peer::Renoir => "renoir",
         }
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate::Statistics;
 
+pub(crate) use crate::measure::Usage;
+
 /// One run of one workload on one system.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
@@ -84,17 +86,6 @@ impl Outcome {
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("every field has a JSON form")
     }
-}
-
-/// What a run took of the machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Usage {
-    /// Time by the clock.
-    pub(crate) seconds: f64,
-    /// Processor time of all threads.
-    pub(crate) cpu_seconds: f64,
-    /// Most resident memory so far.
-    pub(crate) peak_memory_bytes: u64,
 }
 
 /// `count` per `seconds`; 0 if it took no time that could be measured.

@@ -224,13 +224,16 @@ fn an_idle_job_takes_checkpoints() {
 
 #[test]
 fn what_a_peer_cannot_do_is_said() {
-    let output = Command::new(env!("CARGO_BIN_EXE_tidegate-bench"))
-        .args(["idle", "--peer", "timely"])
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success());
-    assert!(errors.contains("`timely` doesn't run `idle`"), "{errors}");
+    for peer in ["timely", "flink", "renoir"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tidegate-bench"))
+            .args(["idle", "--peer", peer])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success());
+        let expected = format!("`{peer}` doesn't run `idle`");
+        assert!(errors.contains(&expected), "{errors}");
+    }
 }
 
 #[test]

@@ -89,6 +89,10 @@ pub const PRINTING: &[(&str, &str)] = &[
     ("crates/tidegate/examples/", "a program for a terminal"),
     ("crates/cli/src/", "a program for a terminal"),
     ("crates/bench/src/", "a program for a terminal"),
+    (
+        "crates/bench/renoir/src/main.rs",
+        "a program for another one",
+    ),
     ("crates/sim/src/main.rs", "a program for a terminal"),
     ("crates/sim/src/bin/", "a program for a terminal"),
     ("crates/fault/src/", "in test builds: a mistyped point"),

@@ -2,6 +2,8 @@
 //!
 //! - Arrows between the workspace's crates are those of [`ARROWS`]; tests included, so that no
 //!   layer is tested through one above it.
+//! - A package below a crate's folder is a workspace of its own, that no crate depends on: so
+//!   `bench` compares with an engine whose licence the product can't have.
 //! - `runtime` alone names timely, and `bench`, where an operator written by hand is a peer.
 //! - `types` and `coordinator` stay small and know nothing asynchronous.
 //! - Every crate takes the workspace's lints (so that `missing_docs` is denied everywhere), and
@@ -92,6 +94,25 @@ pub fn check_small(files: &[SourceFile]) -> Vec<Violation> {
     found
 }
 
+/// Checks that a package within a crate's folder is a workspace of its own, and that no crate
+/// depends on it: what it depends on, with whatever licence, is no part of the product.
+pub fn check_apart(files: &[SourceFile]) -> Vec<Violation> {
+    let is_apart = |file: &SourceFile| file.text.lines().any(|line| line.trim() == "[workspace]");
+    let mut found = Vec::new();
+    for (file, folder, _) in manifests(files).filter(|(_, folder, _)| folder.contains('/')) {
+        if !is_apart(file) {
+            let message = "a package below a crate: add `[workspace]`, or move it to `crates`";
+            found.push(Violation::new(&file.path, 0, message));
+        }
+        let name = folder.replace('/', "-");
+        found.extend(find_dependencies(files, |_, dependency| {
+            let message = format!("`{}` is a workspace of its own", dependency.name);
+            (dependency.name == format!("tidegate-{name}")).then_some(message)
+        }));
+    }
+    found
+}
+
 /// Checks that each crate takes lints and versions from the workspace, and that those lints
 /// demand documentation.
 pub fn check_inheritance(files: &[SourceFile]) -> Vec<Violation> {
@@ -123,8 +144,13 @@ pub fn check_inheritance(files: &[SourceFile]) -> Vec<Violation> {
     found
 }
 
-/// The workspace's crates: manifest file, folder below `crates`, what the manifest says.
+/// The workspace's crates: manifest file, folder below `crates`, what the manifest says. A package
+/// further down is a workspace of its own, and [`check_apart`] keeps it that.
 fn crates(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, &str, Manifest)> {
+    manifests(files).filter(|(_, folder, _)| !folder.contains('/'))
+}
+
+fn manifests(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, &str, Manifest)> {
     files.iter().filter_map(|file| {
         let folder = file
             .path
@@ -212,6 +238,23 @@ mod tests {
             check_timely(&manifest("state", &["timely_communication"])).len(),
             1
         );
+    }
+
+    #[test]
+    fn a_package_below_a_crate_is_a_workspace_of_its_own_and_nobody_depends_on_it() {
+        let apart = |head: &str| {
+            let text = format!("{head}[package]\n[dependencies]\ngpl = \"1\"\n");
+            SourceFile::new("crates/bench/peer/Cargo.toml", &text)
+        };
+        let [root, bench] = manifest("bench", &["serde"]);
+        let good = [root.clone(), bench.clone(), apart("[workspace]\n")];
+        for check in [check_apart, check_arrows, check_inheritance] {
+            assert_eq!(check(&good), []);
+        }
+        assert_eq!(check_apart(&[root, bench, apart("")]).len(), 1);
+        let [root, bench] = manifest("bench", &["tidegate-bench-peer"]);
+        let used = [root, bench, apart("[workspace]\n")];
+        assert_eq!(check_apart(&used).len(), 1);
     }
 
     #[test]

@@ -100,23 +100,21 @@ impl Case {
 
     /// How many records take a few seconds; `None` where there is no end.
     pub(crate) fn records(self, system: System) -> Option<u64> {
-        let flink = system == System::Flink;
-        let millions = match self {
-            Case::Source if flink => 300,
-            Case::Source => 1_500,
-            Case::KeyedCount1k if flink => 60,
-            Case::KeyedCount1k | Case::Checkpoints1k => 500,
-            Case::KeyedCount1m if flink => 20,
-            Case::KeyedCount1m | Case::Checkpoints1m => 200,
-            Case::KeyedStrings if flink => 30,
-            Case::KeyedStrings => 150,
-            Case::Footprint1k if flink => 40,
-            Case::Footprint1k => 400,
-            Case::Footprint1m if flink => 15,
-            Case::Footprint1m => 150,
+        let (by_most, by_renoir, by_flink) = match self {
+            Case::Source => (1_500, 1_500, 300),
+            Case::KeyedCount1k | Case::Checkpoints1k => (500, 250, 60),
+            Case::KeyedCount1m | Case::Checkpoints1m => (200, 80, 20),
+            Case::KeyedStrings => (150, 50, 30),
+            Case::Footprint1k => (400, 400, 40),
+            Case::Footprint1m => (150, 150, 15),
             // About 200 MB: the text's whole length, for all systems.
-            Case::Wordcount => 27,
+            Case::Wordcount => (27, 27, 27),
             Case::Recovery => return None,
+        };
+        let millions: u64 = match system {
+            System::Tidegate | System::Timely => by_most,
+            System::Renoir => by_renoir,
+            System::Flink => by_flink,
         };
         Some(millions * 1_000_000)
     }
@@ -182,6 +180,8 @@ pub(crate) enum System {
     Timely,
     /// Apache Flink.
     Flink,
+    /// renoir, without checkpoints.
+    Renoir,
 }
 
 impl System {
@@ -191,6 +191,7 @@ impl System {
             System::Tidegate => "tidegate",
             System::Timely => "timely",
             System::Flink => "flink",
+            System::Renoir => "renoir",
         }
     }
 
@@ -200,6 +201,7 @@ impl System {
             System::Tidegate => "Tidegate",
             System::Timely => "timely, by hand",
             System::Flink => "Flink 2.3",
+            System::Renoir => "renoir 0.6",
         }
     }
 
@@ -212,7 +214,7 @@ impl System {
         let keyed_count = matches!(case, Case::KeyedCount1k | Case::KeyedCount1m);
         match self {
             System::Tidegate | System::Flink => true,
-            System::Timely => {
+            System::Timely | System::Renoir => {
                 keyed_count || matches!(case, Case::Source | Case::KeyedStrings | Case::Wordcount)
             }
         }
@@ -242,7 +244,7 @@ impl Contender {
 mod tests {
     use super::*;
 
-    const PEERS: [System; 2] = [System::Timely, System::Flink];
+    const PEERS: [System; 3] = [System::Timely, System::Flink, System::Renoir];
 
     fn names(case: Case, peers: &[System]) -> Vec<String> {
         let contenders = case.contenders(peers);
@@ -252,7 +254,7 @@ mod tests {
 
     #[test]
     fn tidegate_comes_first_and_has_the_checkpoints_that_flink_has() {
-        let expected = ["tidegate 1s", "timely off", "flink 1s"];
+        let expected = ["tidegate 1s", "timely off", "flink 1s", "renoir off"];
         assert_eq!(names(Case::KeyedCount1m, &PEERS), expected);
         assert_eq!(names(Case::KeyedCount1m, &[]), ["tidegate 1s"]);
     }

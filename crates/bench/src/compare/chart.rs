@@ -27,7 +27,7 @@ const MARGIN: u32 = 12;
 const STYLE: &str = "\
     text{font:13px -apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#768390}\
     .title{font-weight:600}\
-    .tidegate{fill:#2f81f7}.timely{fill:#a5afb9}.flink{fill:#e6526f}";
+    .tidegate{fill:#2f81f7}.timely{fill:#a5afb9}.flink{fill:#e6526f}.renoir{fill:#b07cd8}";
 
 /// Draws the rates of all systems at all cases. `None` if there are none.
 pub(crate) fn svg(rows: &[Row]) -> Option<String> {
@@ -116,15 +116,17 @@ fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::super::case::Case;
     use super::super::summary::rows;
     use super::super::summary::tests::comparison;
     use super::*;
 
     fn picture() -> String {
-        let peers = [System::Timely, System::Flink];
+        let peers = [System::Timely, System::Flink, System::Renoir];
         svg(&rows(&[
-            comparison(Case::KeyedCount1k, &peers, &[100e6, 125e6, 12.5e6]),
+            comparison(Case::KeyedCount1k, &peers, &[100e6, 125e6, 12.5e6, 50e6]),
             comparison(Case::Checkpoints1k, &peers, &[1e6, 1e6, 1e6]),
         ]))
         .unwrap()
@@ -141,7 +143,16 @@ mod tests {
         );
         assert!(picture.contains("width=\"43.0\""), "a tenth: {picture}");
         assert!(picture.contains("12.5 M (Tidegate: 8.00 ×)"), "{picture}");
-        assert_eq!(picture.matches("<rect").count(), 3);
+        assert!(picture.contains("50.0 M (Tidegate: 2.00 ×)"), "{picture}");
+        assert_eq!(picture.matches("<rect").count(), 4);
+    }
+
+    #[test]
+    fn every_system_has_a_colour() {
+        for system in System::value_variants().iter().chain(&[System::Tidegate]) {
+            let name = system.name();
+            assert!(STYLE.contains(&format!(".{name}{{fill:#")), "{name}");
+        }
     }
 
     #[test]

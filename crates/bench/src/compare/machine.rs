@@ -68,6 +68,8 @@ pub(crate) struct Versions {
     pub(crate) timely: String,
     /// Of Flink.
     pub(crate) flink: String,
+    /// Of renoir.
+    pub(crate) renoir: String,
     /// Of the Java that Flink runs on; empty if there is none.
     pub(crate) java: String,
 }
@@ -81,6 +83,7 @@ impl Versions {
             tidegate: env!("CARGO_PKG_VERSION").to_owned(),
             timely: locked("timely", include_str!("../../../../Cargo.lock")),
             flink: flink::VERSION.to_owned(),
+            renoir: locked("renoir", include_str!("../../renoir/Cargo.lock")),
             java: java
                 .unwrap_or_default()
                 .lines()
@@ -108,6 +111,7 @@ pub(crate) fn date() -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::System;
     use super::*;
 
     #[test]
@@ -128,6 +132,10 @@ mod tests {
                     [[package]]\nname = \"timely\"\nversion = \"0.32.4\"\nsource = \"x\"\n";
         assert_eq!(locked("timely", lock), "0.32.4");
         assert_eq!(locked("other", lock), "unknown");
-        assert_ne!(Versions::these().timely, "unknown");
+        let these = Versions::these();
+        assert_ne!(these.timely, "unknown");
+        // As the table's head has it.
+        let title = System::Renoir.title().replace("renoir ", "");
+        assert!(these.renoir.starts_with(&title), "{these:?}");
     }
 }

@@ -29,6 +29,7 @@ use self::schedule::Turn;
 use self::summary::{Comparison, Row, Sample, Series};
 use crate::error::{Error, Result};
 use crate::peers::flink::Installation;
+use crate::peers::renoir;
 
 /// Runs the same work on several systems in turn: A B C A B C and so on. On a quiet machine the
 /// default takes a quarter of an hour.
@@ -39,7 +40,7 @@ pub(crate) struct Compare {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "timely,flink"
+        default_value = "timely,flink,renoir"
     )]
     peers: Vec<System>,
 
@@ -101,18 +102,24 @@ impl Compare {
 /// If a run has no outcome, or a file can't be written.
 pub(crate) fn run(options: &Compare) -> Result<()> {
     let turns = schedule::turns(&options.cases(), &options.peers, options.repetitions);
-    if turns
-        .iter()
-        .any(|turn| turn.contender.system == System::Flink)
-    {
-        // Said at once, and not after minutes.
-        Installation::find()?;
-    }
+    get_ready(&turns)?;
     let (comparisons, ended) = measure(options, &turns);
     let rows = summary::rows(&comparisons);
     show(&rows);
     write(options, &comparisons, &rows)?;
     ended
+}
+
+/// Gets ready whoever has a turn, or says at once, and not after minutes, what is missing.
+fn get_ready(turns: &[Turn]) -> Result<()> {
+    let has_turn = |system| turns.iter().any(|turn| turn.contender.system == system);
+    if has_turn(System::Flink) {
+        Installation::find()?;
+    }
+    if has_turn(System::Renoir) {
+        renoir::build()?;
+    }
+    Ok(())
 }
 
 /// Runs the turns, up to the first that fails.
@@ -221,9 +228,15 @@ fn markdown(report: &Report, rows: &[Row]) -> String {
         .collect();
     let date = report.date.split('T').next().unwrap_or_default();
     let machine = report.machine.text();
-    let Versions { timely, java, .. } = &report.versions;
+    let Versions {
+        timely,
+        renoir,
+        java,
+        ..
+    } = &report.versions;
     parts.push(format!(
-        "Measured on {date} at parallelism {}: {machine}; timely {timely}; Java: {java}.\n",
+        "Measured on {date} at parallelism {}: {machine}; timely {timely}; renoir {renoir}; \
+         Java: {java}.\n",
         report.parallelism,
     ));
     parts.extend(tables::footnote(rows).map(|note| format!("\\{note}.\n")));

@@ -1,4 +1,4 @@
-//! Runs turns: Tidegate and timely as processes of their own, Flink on clusters.
+//! Runs turns: Tidegate, timely and renoir as processes of their own, Flink on clusters.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,10 +8,11 @@ use super::case::{Case, System};
 use super::foreign::Look;
 use super::schedule::{Turn, least_disturbed};
 use super::summary::Sample;
+use crate::corpus;
 use crate::error::{Error, Result};
-use crate::generate::text;
 use crate::outcome::Outcome;
-use crate::peers::flink::{self, Cluster, Installation, Kind, Recovery, Shape, Task};
+use crate::peers::flink::{self, Cluster, Installation, Recovery, Shape};
+use crate::peers::{Kind, Task};
 
 /// Whatever turns need to be run, from one to the next.
 pub(crate) struct Runner<'a> {
@@ -120,7 +121,7 @@ impl<'a> Runner<'a> {
             Case::Source => (Kind::Source, records),
             Case::KeyedStrings => (Kind::KeyedStrings(keys), records),
             Case::Wordcount => {
-                let files = text::files(records, &self.options.data_dir())?;
+                let files = corpus::files(records, &self.options.data_dir())?;
                 (Kind::WordCount(files.paths), files.words)
             }
             _ => (Kind::KeyedCount(keys), records),
@@ -226,7 +227,7 @@ mod tests {
             Case::Checkpoints1k,
             Case::Checkpoints1m,
         ];
-        for turn in turns(&all, &[System::Timely], 1) {
+        for turn in turns(&all, &[System::Timely, System::Renoir], 1) {
             let arguments = arguments(&turn, &options);
             let line = ["tidegate-bench".to_owned()].into_iter().chain(arguments);
             let parsed = Options::try_parse_from(line);

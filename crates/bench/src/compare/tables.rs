@@ -159,22 +159,23 @@ mod tests {
 
     #[test]
     fn systems_are_columns_and_so_are_ratios() {
-        let peers = [System::Timely, System::Flink];
+        let peers = [System::Timely, System::Flink, System::Renoir];
         let compared = [
-            comparison(Case::KeyedCount1k, &peers, &[100e6, 125e6, 10e6]),
+            comparison(Case::KeyedCount1k, &peers, &[100e6, 125e6, 10e6, 50e6]),
             comparison(Case::Footprint1m, &peers, &[1e6, 1e6]),
         ];
         let table = of_systems(&rows(&compared), false).unwrap();
         assert_eq!(
             table.to_markdown(),
-            "|  | Tidegate | timely, by hand | Flink 2.3 | \
-             Tidegate : timely, by hand | Tidegate : Flink 2.3 |\n\
-             |---|---:|---:|---:|---:|---:|\n\
-             | keyed count, 1 k keys: records/s | 100 M | 125 M | 10.0 M | 0.80 × | 10.0 × |\n\
-             | keyed count, 1 k keys: records/CPU s | 50.0 M | 62.5 M | 5.00 M | \
-             0.80 × | 10.0 × |\n\
-             | keyed count, 1 k keys: checkpoint p50 | – | – | – | – | – |\n\
-             | a job alone, 1 M keys: peak memory | 1.00 MB | – | 1.00 MB | – | 1.00 × |\n"
+            "|  | Tidegate | timely, by hand | Flink 2.3 | renoir 0.6 | \
+             Tidegate : timely, by hand | Tidegate : Flink 2.3 | Tidegate : renoir 0.6 |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|\n\
+             | keyed count, 1 k keys: records/s | 100 M | 125 M | 10.0 M | 50.0 M | \
+             0.80 × | 10.0 × | 2.00 × |\n\
+             | keyed count, 1 k keys: records/CPU s | 50.0 M | 62.5 M | 5.00 M | 25.0 M | \
+             0.80 × | 10.0 × | 2.00 × |\n\
+             | keyed count, 1 k keys: checkpoint p50 | – | – | – | – | – | – | – |\n\
+             | a job alone, 1 M keys: peak memory | 1.00 MB | – | 1.00 MB | – | – | 1.00 × | – |\n"
         );
     }
 

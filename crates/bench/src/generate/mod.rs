@@ -1,4 +1,7 @@
 //! What goes in: the same for every system, and a function of the index alone.
+//!
+//! The program that runs jobs on renoir includes these files (`crates/bench/renoir`): nothing of
+//! the rest of the suite is used here.
 
 pub(crate) mod text;
 

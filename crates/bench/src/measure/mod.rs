@@ -8,4 +8,4 @@ mod usage;
 pub(crate) use committed::{Committed, Ledger};
 pub(crate) use first_record::{Arrivals, Arriving, note_process_start};
 pub(crate) use scheduled::{Schedule, Scheduled};
-pub(crate) use usage::{Meter, process_usage, thread_cpu_time};
+pub(crate) use usage::{Meter, Usage, UsageError, process_usage, thread_cpu_time};

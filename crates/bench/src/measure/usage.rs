@@ -1,11 +1,36 @@
 //! Time, processor time and memory of this process, as the kernel counts them.
+//!
+//! The program that runs jobs on renoir includes this file (`crates/bench/renoir`): nothing of the
+//! rest of the suite is used here.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::error::{Error, Result};
-use crate::outcome::Usage;
+/// What a run took of the machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Usage {
+    /// Time by the clock.
+    pub(crate) seconds: f64,
+    /// Processor time of all threads.
+    pub(crate) cpu_seconds: f64,
+    /// Most resident memory so far.
+    pub(crate) peak_memory_bytes: u64,
+}
+
+/// The kernel doesn't say what a process has taken.
+#[derive(Debug, thiserror::Error)]
+#[error("understand what `{path}` says of a process")]
+pub(crate) struct UsageError {
+    /// Where it would.
+    path: String,
+    /// Why not.
+    #[source]
+    cause: io::Error,
+}
+
+type Result<T> = std::result::Result<T, UsageError>;
 
 /// Runs from its start on.
 pub(crate) struct Meter {
@@ -65,10 +90,11 @@ pub(crate) fn process_usage(id: u32) -> Result<(Duration, u64)> {
 }
 
 fn parsed<T>(path: &str, parse: fn(&str) -> Option<T>) -> Result<T> {
-    let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
-    parse(&text).ok_or_else(|| Error::Other {
-        what: "understand what the kernel says of a process",
-        cause: format!("nothing of use in `{path}`").into(),
+    let found = std::fs::read_to_string(path)
+        .and_then(|text| parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into()));
+    found.map_err(|cause| UsageError {
+        path: path.to_owned(),
+        cause,
     })
 }
 

@@ -2,4 +2,8 @@
 
 pub(crate) mod flink;
 mod prefetch;
+pub(crate) mod renoir;
+mod task;
 pub(crate) mod timely;
+
+pub(crate) use task::{Kind, Task};

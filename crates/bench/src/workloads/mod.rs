@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::options::{Peer, Workload};
 use crate::outcome::Outcome;
-use crate::peers::flink;
+use crate::peers::{flink, renoir};
 
 /// Time between checkpoints unless something else is said.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -27,8 +27,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// If it can't be run to its end, or its result is wrong.
 pub(crate) fn run(workload: &Workload) -> Result<Outcome> {
     let peer = workload.common().peer;
-    if peer == Peer::Flink {
-        return flink::run_workload(workload);
+    match peer {
+        Peer::Flink => return flink::run_workload(workload),
+        Peer::Renoir => return renoir::run_workload(workload),
+        Peer::Tidegate | Peer::Timely => {}
     }
     match workload {
         Workload::Source(common) => source::run(common),

@@ -113,7 +113,7 @@ impl Running {
 
     /// Processor time and peak memory so far.
     fn usage(&self) -> Result<(Duration, u64)> {
-        process_usage(self.child.id())
+        Ok(process_usage(self.child.id())?)
     }
 }
 

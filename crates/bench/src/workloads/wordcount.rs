@@ -4,21 +4,18 @@ use tidegate::prelude::*;
 use tidegate::text::words;
 
 use super::INTERVAL;
+use crate::corpus::{self, Files, WORDS};
 use crate::error::Result;
-use crate::generate::text::{self, Files};
 use crate::job::Job;
 use crate::options::{Common, Peer};
 use crate::outcome::Outcome;
 use crate::peers::timely;
 
-/// Words in 200 MB.
-const WORDS: u64 = 27_650_000;
-
 pub(super) fn run(common: &Common) -> Result<Outcome> {
     let Files {
         paths,
         words: expected,
-    } = text::files(common.records.unwrap_or(WORDS), &common.data_dir())?;
+    } = corpus::files(common.records.unwrap_or(WORDS), &common.data_dir())?;
     if common.peer == Peer::Timely {
         return timely::wordcount(expected, paths, common);
     }

@@ -21,9 +21,6 @@ mod recovery;
 mod responses;
 mod rest;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 pub(crate) use cluster::Cluster;
 pub(crate) use configuration::Shape;
 pub(crate) use error::FlinkError;
@@ -31,97 +28,39 @@ pub(crate) use installation::{Installation, VERSION};
 pub(crate) use recovery::Recovery;
 
 use self::job::{Call, Figures};
+use super::task::{Kind, Task};
 use crate::error::{Error, Result};
-use crate::generate::text;
 use crate::options::Workload;
 use crate::outcome::{Outcome, Usage};
 
 /// Runs of a job before the first that counts. Later ones are no faster.
 pub(crate) const WARM_UP_RUNS: u32 = 2;
 
-/// A job of the suite as Flink is told it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Task {
-    /// Which one, and what only it is told.
-    pub(crate) kind: Kind,
-    /// Records that go in: numbers, words.
-    pub(crate) records: u64,
-    /// Subtasks of each operator.
-    pub(crate) parallelism: u32,
-    /// Milliseconds between checkpoints; 0 for none.
-    pub(crate) checkpoint_interval_ms: u64,
-}
-
-/// The jobs that there are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Generate and discard.
-    Source,
-    /// Count numbers, of which so many are different.
-    KeyedCount(u64),
-    /// Count strings, of which so many are different.
-    KeyedStrings(u64),
-    /// Count the words of these files.
-    WordCount(Vec<PathBuf>),
-}
-
-impl Kind {
-    fn name(&self) -> &'static str {
-        match self {
-            Kind::Source => "source",
-            Kind::KeyedCount(_) => "keyed-count",
-            Kind::KeyedStrings(_) => "keyed-strings",
-            Kind::WordCount(_) => "wordcount",
-        }
-    }
-
-    fn keys(&self) -> Option<u64> {
-        match self {
-            Kind::KeyedCount(keys) | Kind::KeyedStrings(keys) => Some(*keys),
-            Kind::Source | Kind::WordCount(_) => None,
-        }
-    }
-}
+/// Records that take it some seconds.
+const RECORDS: u64 = 60_000_000;
 
 impl Task {
     fn call(&self) -> Call {
-        let mut settings = vec![
-            ("records", self.records.to_string()),
-            ("parallelism", self.parallelism.to_string()),
-            (
-                "checkpoint-interval-ms",
-                self.checkpoint_interval_ms.to_string(),
-            ),
-        ];
-        if let Some(keys) = self.kind.keys() {
-            settings.push(("keys", keys.to_string()));
-        }
         let class = match &self.kind {
             Kind::Source => "Generate",
             Kind::KeyedCount(_) => "KeyedCount",
             Kind::KeyedStrings(_) => "KeyedStrings",
-            Kind::WordCount(files) => {
-                let files: Vec<String> = files
-                    .iter()
-                    .map(|file| file.display().to_string())
-                    .collect();
-                settings.push(("input", files.join(",")));
-                "WordCount"
-            }
+            Kind::WordCount(_) => "WordCount",
         };
+        let mut settings = self.settings();
+        let interval = self.checkpoint_interval_ms.to_string();
+        settings.push(("checkpoint-interval-ms", interval));
         Call { class, settings }
     }
 
-    fn outcome(&self, figures: Figures, peak_memory_bytes: u64) -> Outcome {
+    fn outcome_on_flink(&self, figures: Figures, peak_memory_bytes: u64) -> Outcome {
         let usage = Usage {
             seconds: figures.seconds,
             cpu_seconds: figures.cpu_seconds,
             peak_memory_bytes,
         };
-        let system = (self.kind.name(), "flink");
-        let mut outcome = Outcome::new(system, self.records, self.parallelism, usage);
+        let mut outcome = self.outcome("flink", usage);
         outcome.records_per_second = figures.steady_records_per_second as f64;
-        outcome.keys = self.kind.keys();
         if self.checkpoint_interval_ms > 0 {
             outcome.checkpoint_interval_ms = Some(self.checkpoint_interval_ms as f64);
             outcome.checkpoints = Some(figures.checkpoints);
@@ -137,7 +76,7 @@ impl Task {
 pub(crate) fn run(cluster: &mut Cluster, task: &Task) -> Result<Outcome> {
     let figures = cluster.run(&task.call())?;
     Error::unless_equal("records that flink counted", task.records, figures.records)?;
-    Ok(task.outcome(figures, cluster.peak_memory_bytes()))
+    Ok(task.outcome_on_flink(figures, cluster.peak_memory_bytes()))
 }
 
 /// Runs a task on a cluster of its own, with little memory and nothing warm: for how long a start
@@ -150,7 +89,7 @@ pub(crate) fn run_alone(task: &Task) -> Result<Outcome> {
     let mut cluster = Cluster::start(&installation, Shape::small(task.parallelism))?;
     let (figures, running) = cluster.run_noting_start(&task.call())?;
     Error::unless_equal("records that flink counted", task.records, figures.records)?;
-    let mut outcome = task.outcome(figures, cluster.peak_memory_bytes());
+    let mut outcome = task.outcome_on_flink(figures, cluster.peak_memory_bytes());
     outcome.start_to_first_record_ms = Some(running);
     Ok(outcome)
 }
@@ -160,44 +99,13 @@ pub(crate) fn run_alone(task: &Task) -> Result<Outcome> {
 /// # Errors
 /// If Flink isn't set up, doesn't run this workload, or fails.
 pub(crate) fn run_workload(workload: &Workload) -> Result<Outcome> {
-    let task = task(workload)?;
+    let task = Task::of(workload, RECORDS)?;
     let shape = Shape::fast(task.parallelism);
     let mut cluster = Cluster::start(&Installation::find()?, shape)?;
     for _ in 0..WARM_UP_RUNS {
         run(&mut cluster, &task)?;
     }
     run(&mut cluster, &task)
-}
-
-fn task(workload: &Workload) -> Result<Task> {
-    const RECORDS: u64 = 60_000_000;
-    const WORDS: u64 = 27_650_000;
-    const KEYS: u64 = 1_000;
-    let common = workload.common();
-    let keys = common.keys.unwrap_or(KEYS).max(1);
-    let records = common.records.unwrap_or(RECORDS);
-    let (kind, records) = match workload {
-        Workload::Source(_) => (Kind::Source, records),
-        Workload::KeyedCount(_) => (Kind::KeyedCount(keys), records),
-        Workload::KeyedStrings(_) => (Kind::KeyedStrings(keys), records),
-        Workload::Wordcount(_) => {
-            let files = text::files(common.records.unwrap_or(WORDS), &common.data_dir())?;
-            (Kind::WordCount(files.paths), files.words)
-        }
-        _ => {
-            return Err(Error::NotOffered {
-                peer: common.peer.name(),
-                workload: workload.name(),
-            });
-        }
-    };
-    let interval = common.interval_or(Duration::from_secs(1));
-    Ok(Task {
-        kind,
-        records,
-        parallelism: common.parallelism,
-        checkpoint_interval_ms: interval.map_or(0, |time| time.as_millis() as u64),
-    })
 }
 
 #[cfg(test)]
@@ -233,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_warm_part() {
-        let outcome = task(Kind::KeyedCount(10), 1_000).outcome(figures(), 99);
+        let outcome = task(Kind::KeyedCount(10), 1_000).outcome_on_flink(figures(), 99);
         assert_eq!(outcome.records_per_second, 500.0);
         assert_eq!(outcome.records_per_cpu_second, 500.0);
         assert_eq!((outcome.seconds, outcome.keys), (4.0, Some(10)));
@@ -242,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_job_without_checkpoints_tells_of_none() {
-        let outcome = task(Kind::Source, 0).outcome(figures(), 99);
+        let outcome = task(Kind::Source, 0).outcome_on_flink(figures(), 99);
         assert_eq!(outcome.checkpoint_interval_ms, None);
         assert_eq!(outcome.checkpoints, None);
     }
@@ -253,13 +161,13 @@ mod tests {
             let call = task(kind, 0).call();
             call.settings.iter().map(|(name, _)| *name).collect()
         };
-        let common = ["records", "parallelism", "checkpoint-interval-ms"];
-        assert_eq!(names(Kind::Source), common);
-        assert_eq!(names(Kind::KeyedCount(7))[3..], ["keys"]);
-        assert_eq!(names(Kind::KeyedStrings(7))[3..], ["keys"]);
+        let interval = "checkpoint-interval-ms";
+        assert_eq!(names(Kind::Source), ["records", "parallelism", interval]);
+        assert_eq!(names(Kind::KeyedCount(7))[2..], ["keys", interval]);
+        assert_eq!(names(Kind::KeyedStrings(7))[2..], ["keys", interval]);
         assert_eq!(
-            names(Kind::WordCount(vec!["/texts/1".into()]))[3..],
-            ["input"]
+            names(Kind::WordCount(vec!["/texts/1".into()]))[2..],
+            ["input", interval]
         );
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn wordcount(records: u64, files: Vec<PathBuf>, common: &Common) -> R
         flow::run(workers, arrivals, move |worker| {
             let own = files.iter().skip(worker.index).step_by(worker.peers);
             let words = words::Words::new(own.cloned().collect());
-            let vocabulary = crate::generate::text::VOCABULARY as u64;
+            let vocabulary = crate::corpus::VOCABULARY as u64;
             let counts = texts::Counted::new(vocabulary.div_ceil(worker.peers as u64));
             (words, counts, 0..worker.peers)
         })
