@@ -233,6 +233,8 @@ pub(crate) enum Peer {
     Flink,
     /// The same job on renoir 0.6, without checkpoints; `compare` builds it.
     Renoir,
+    /// As `renoir`, with texts packed into plain memory.
+    RenoirPacked,
 }
 
 impl Peer {
@@ -243,6 +245,7 @@ impl Peer {
             Peer::Timely => "timely",
             Peer::Flink => "flink",
             Peer::Renoir => "renoir",
+            Peer::RenoirPacked => "renoir-packed",
         }
     }
 }

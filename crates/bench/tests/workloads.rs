@@ -224,14 +224,20 @@ fn an_idle_job_takes_checkpoints() {
 
 #[test]
 fn what_a_peer_cannot_do_is_said() {
-    for peer in ["timely", "flink", "renoir"] {
+    let cases = [
+        ("timely", "idle"),
+        ("flink", "idle"),
+        ("renoir", "idle"),
+        ("renoir-packed", "keyed-count"),
+    ];
+    for (peer, workload) in cases {
         let output = Command::new(env!("CARGO_BIN_EXE_tidegate-bench"))
-            .args(["idle", "--peer", peer])
+            .args([workload, "--peer", peer])
             .output()
             .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success());
-        let expected = format!("`{peer}` doesn't run `idle`");
+        let expected = format!("`{peer}` doesn't run `{workload}`");
         assert!(errors.contains(&expected), "{errors}");
     }
 }

@@ -8,28 +8,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
 use renoir::operator::ExchangeData;
+use tidegate_state::CompactString;
 use tidegate_types::hash_bytes;
 
 /// What is counted.
-pub(crate) trait Key: ExchangeData + Copy + Eq {
+pub(crate) trait Key: ExchangeData + Eq {
     /// A hash of it.
-    fn hash(self) -> u64;
+    fn hash(&self) -> u64;
 
-    /// What renoir makes a hash of, by whose remainder it chooses the subtask: less than
-    /// [`hash`](Self::hash), if that hash needs no help.
-    fn spread(self) -> u64;
+    /// What renoir makes a hash of, by whose remainder it chooses the subtask.
+    #[inline]
+    fn spread(&self) -> u64 {
+        self.hash()
+    }
 }
 
-/// The hash that keys have on Tidegate.
+/// The hash that it has on Tidegate.
 impl Key for u64 {
     #[inline]
-    fn hash(self) -> u64 {
+    fn hash(&self) -> u64 {
         hash_bytes(&self.to_le_bytes())
     }
 
     #[inline]
-    fn spread(self) -> u64 {
-        self
+    fn spread(&self) -> u64 {
+        *self
+    }
+}
+
+/// The hash that it has on Tidegate.
+impl Key for CompactString {
+    #[inline]
+    fn hash(&self) -> u64 {
+        hash_bytes(self.as_bytes())
     }
 }
 
@@ -85,14 +96,15 @@ impl<K: Key> Counts<K> {
 
     /// Counts a key, and says how often it has been there.
     #[inline]
-    pub(crate) fn add(&mut self, key: K) -> u64 {
+    pub(crate) fn add(&mut self, key: &K) -> u64 {
         let hash = key.hash();
-        if let Some((_, count)) = self.table.find_mut(hash, |(other, _)| *other == key) {
+        if let Some((_, count)) = self.table.find_mut(hash, |(other, _)| other == key) {
             *count += 1;
             return *count;
         }
+        let entry = (key.clone(), 1);
         self.table
-            .insert_unique(hash, (key, 1), |(other, _)| other.hash());
+            .insert_unique(hash, entry, |(other, _)| other.hash());
         1
     }
 }
@@ -133,11 +145,11 @@ mod tests {
     fn a_key_comes_with_its_count_and_all_of_them_with_the_tally() {
         let tally = Tally::default();
         let mut counts = Counts::with_room_for(1, &tally);
-        let results: Vec<u64> = [3_u64, 4, 3, 3, 5].map(|key| counts.add(key)).to_vec();
+        let results: Vec<u64> = [3_u64, 4, 3, 3, 5].map(|key| counts.add(&key)).to_vec();
         assert_eq!(results, [1, 1, 2, 3, 1]);
         let mut other = counts.clone();
         other.table.clear();
-        other.add(9);
+        other.add(&9);
         assert_eq!(tally.distinct_keys(), 0);
         drop((counts, other));
         assert_eq!((tally.distinct_keys(), tally.sum_of_counts()), (4, 6));

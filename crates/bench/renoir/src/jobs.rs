@@ -11,7 +11,7 @@ use renoir::{Replication, Stream};
 
 use crate::count::{Counts, Key, Tally};
 use crate::generate::{key, mix, text::of_key};
-use crate::text::Text;
+use crate::text::{Packed, Text};
 use crate::words::WordsOf;
 use crate::{Keyed, Numbers, Words};
 
@@ -23,10 +23,10 @@ const NUMBERS: usize = 16_384;
 /// 41.8 ns per word.
 const TEXTS: usize = 4_096;
 
-/// Keys of at most 40 bytes.
-type KeyText = Text<[u64; 5]>;
-/// Words that seldom have more than 16 bytes.
-type WordText = Text<[u64; 2]>;
+/// Texts that are packed, if there are keys: they have at most 40 bytes.
+pub(crate) type PackedKey = Packed<[u64; 5]>;
+/// Texts that are packed, if they are words, which seldom have more than 16 bytes.
+pub(crate) type PackedWord = Packed<[u64; 2]>;
 
 /// Generates numbers and drops them.
 pub(crate) fn source(numbers: Numbers, tally: &Tally) {
@@ -50,25 +50,34 @@ pub(crate) fn keyed_count(Keyed { numbers, keys }: Keyed, tally: &Tally) {
 }
 
 /// The texts of all keys.
-pub(crate) fn texts(keys: u64) -> Arc<[KeyText]> {
-    (0..keys).map(|key| Text::new(&of_key(key))).collect()
+pub(crate) fn texts<T: Text>(keys: u64) -> Arc<[T]> {
+    let text = |key| {
+        let text = of_key(key);
+        T::beginning_of(&text, text.len())
+    };
+    (0..keys).map(text).collect()
 }
 
 /// Counts copies of texts.
-pub(crate) fn keyed_strings(Keyed { numbers, keys }: Keyed, texts: Arc<[KeyText]>, tally: &Tally) {
+pub(crate) fn keyed_strings<T: Text>(
+    Keyed { numbers, keys }: Keyed,
+    texts: Arc<[T]>,
+    tally: &Tally,
+) {
     let counts = Counts::with_room_for(keys.div_ceil(numbers.parallelism), tally);
     let env = environment(numbers);
     let stream = env.stream_par_iter(move |index, peers| {
         let texts = Arc::clone(&texts);
-        part(numbers.records, index, peers).map(move |index| texts[key(index, keys) as usize])
+        part(numbers.records, index, peers)
+            .map(move |index| texts[key(index, keys) as usize].clone())
     });
     count(stream.batch_mode(BatchMode::fixed(TEXTS)), counts);
     env.execute_blocking();
 }
 
 /// Counts the words of files: each subtask those of every so manieth file.
-pub(crate) fn wordcount(Words { numbers, input }: Words, tally: &Tally) {
-    let counts = Counts::<WordText>::with_room_for(0, tally);
+pub(crate) fn wordcount<T: Text>(Words { numbers, input, .. }: Words, tally: &Tally) {
+    let counts = Counts::<T>::with_room_for(0, tally);
     let env = environment(numbers);
     let stream = env.stream_par_iter(move |index, peers| {
         let own = input.iter().skip(index as usize).step_by(peers as usize);
@@ -87,7 +96,10 @@ where
 {
     stream
         .repartition_by(Replication::Unlimited, |key: &K| key.spread())
-        .rich_map(move |key| (key, counts.add(key)))
+        .rich_map(move |key| {
+            let count = counts.add(&key);
+            (key, count)
+        })
         .for_each(|counted| {
             black_box(counted);
         });
@@ -107,6 +119,8 @@ fn part(records: u64, index: u64, peers: u64) -> Range<u64> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+
+    use tidegate_state::CompactString;
 
     use super::*;
 
@@ -133,7 +147,12 @@ mod tests {
             assert_eq!(counted, (expected.len() as u64, 100_000));
 
             let tally = Tally::default();
-            keyed_strings(keyed, texts(500), &tally);
+            keyed_strings::<CompactString>(keyed, texts(500), &tally);
+            let counted = (tally.distinct_keys(), tally.sum_of_counts());
+            assert_eq!(counted, (expected.len() as u64, 100_000));
+
+            let tally = Tally::default();
+            keyed_strings::<PackedKey>(keyed, texts(500), &tally);
             let counted = (tally.distinct_keys(), tally.sum_of_counts());
             assert_eq!(counted, (expected.len() as u64, 100_000));
         }
@@ -158,12 +177,17 @@ mod tests {
             }
         }
         for parallelism in 1..4 {
-            let tally = Tally::default();
-            let numbers = numbers(parallelism);
-            let input = input.clone();
-            wordcount(Words { numbers, input }, &tally);
-            let counted = (tally.distinct_keys(), tally.sum_of_counts());
-            assert_eq!(counted, (expected.len() as u64, 12_000));
+            let words = Words {
+                numbers: numbers(parallelism),
+                input: input.clone(),
+                packed: false,
+            };
+            for count in [wordcount::<CompactString>, wordcount::<PackedWord>] {
+                let tally = Tally::default();
+                count(words.clone(), &tally);
+                let counted = (tally.distinct_keys(), tally.sum_of_counts());
+                assert_eq!(counted, (expected.len() as u64, 12_000));
+            }
         }
     }
 }

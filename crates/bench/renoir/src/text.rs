@@ -1,13 +1,15 @@
-//! Texts as plain memory: copied, compared and hashed without a branch on their length.
+//! Texts as records: as on Tidegate, or packed into plain memory, which is copied, compared and
+//! hashed without a branch on the length.
 //!
-//! A text that fits is its bytes, and zeros behind them. One that doesn't, or ends in a zero,
-//! stands as the number that it was given when it was first seen, and a last byte that no text
-//! contains. So equal texts are equal memory, and different ones different memory.
+//! A packed text that fits is its bytes, and zeros behind them. One that doesn't, or ends in a
+//! zero, stands as the number that it was given when it was first seen, and a last byte that no
+//! text contains. So equal texts are equal memory, and different ones different memory.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use tidegate_state::CompactString;
 
 use crate::count::Key;
 
@@ -17,16 +19,29 @@ const ELSEWHERE: u64 = 0xff << 56;
 /// The texts that are elsewhere, and their numbers.
 static NUMBERS: Mutex<Option<HashMap<Box<str>, u64>>> = Mutex::new(None);
 
-/// A text; `W` is an array of words of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Text<W>(W);
-
-impl<const WORDS: usize> Text<[u64; WORDS]> {
-    const BYTES: usize = 8 * WORDS;
-
+/// A text of any length.
+pub(crate) trait Text: Key + Sync {
     /// The first `length` bytes of `text`. It is fast if `text` goes on behind them.
+    fn beginning_of(text: &str, length: usize) -> Self;
+}
+
+impl Text for CompactString {
     #[inline]
-    pub(crate) fn beginning_of(text: &str, length: usize) -> Self {
+    fn beginning_of(text: &str, length: usize) -> Self {
+        text[..length].into()
+    }
+}
+
+/// A text that is packed; `W` is an array of words of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Packed<W>(W);
+
+impl<const WORDS: usize> Text for Packed<[u64; WORDS]>
+where
+    [u64; WORDS]: Serialize + for<'a> Deserialize<'a> + Sync,
+{
+    #[inline]
+    fn beginning_of(text: &str, length: usize) -> Self {
         match text.as_bytes().get(..Self::BYTES) {
             Some(head) if Self::fits(text, length) => {
                 let (bytes, _) = head.as_chunks::<8>();
@@ -34,15 +49,18 @@ impl<const WORDS: usize> Text<[u64; WORDS]> {
                 for (at, (word, bytes)) in words.iter_mut().zip(bytes).enumerate() {
                     *word = first_bytes(*bytes, length.saturating_sub(8 * at));
                 }
-                Text(words)
+                Packed(words)
             }
             _ => Self::new(&text[..length]),
         }
     }
+}
 
-    /// A text.
+impl<const WORDS: usize> Packed<[u64; WORDS]> {
+    const BYTES: usize = 8 * WORDS;
+
     #[inline(never)]
-    pub(crate) fn new(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let mut words = [0; WORDS];
         if Self::fits(text, text.len()) {
             for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
@@ -54,7 +72,7 @@ impl<const WORDS: usize> Text<[u64; WORDS]> {
             words[0] = number(text);
             words[WORDS - 1] |= ELSEWHERE;
         }
-        Text(words)
+        Packed(words)
     }
 
     /// Whether its bytes and zeros stand for the text of so many bytes.
@@ -85,24 +103,19 @@ fn number(text: &str) -> u64 {
     number
 }
 
-impl<const WORDS: usize> Key for Text<[u64; WORDS]>
+impl<const WORDS: usize> Key for Packed<[u64; WORDS]>
 where
     [u64; WORDS]: Serialize + for<'a> Deserialize<'a>,
 {
     /// Multiplies each word into what the ones before have become (as wyhash does).
     #[inline]
-    fn hash(self) -> u64 {
+    fn hash(&self) -> u64 {
         self.0
             .into_iter()
             .fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
                 let product = u128::from(hash ^ word) * 0xbf58_476d_1ce4_e5b9;
                 (product >> 64) as u64 ^ product as u64
             })
-    }
-
-    #[inline]
-    fn spread(self) -> u64 {
-        self.hash()
     }
 }
 
@@ -112,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    type Short = Text<[u64; 2]>;
+    type Short = Packed<[u64; 2]>;
 
     #[test]
     fn texts_are_equal_if_they_were_wherever_they_are_cut_out() {

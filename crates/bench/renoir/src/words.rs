@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use tidegate_state::text::words;
 
 use crate::text::Text;
@@ -35,22 +34,18 @@ pub(crate) fn check(paths: &[PathBuf]) -> Result<(), OpenError> {
     })
 }
 
-/// The words of some files, one file after another, the last one first.
-pub(crate) struct WordsOf<W> {
+/// The words of some files, one file after another, the last one first, as those of a piece.
+pub(crate) struct WordsOf<T> {
     paths: Vec<PathBuf>,
     open: Option<File>,
     /// What has been read and is not among the words: the beginning of a word, then room.
     buffer: Vec<u8>,
     held: usize,
-    /// The words of the last piece, and how many of them have been handed out.
-    found: Vec<Text<W>>,
-    taken: usize,
+    /// Those words of the last piece that have not been handed out.
+    found: Vec<T>,
 }
 
-impl<const WORDS: usize> WordsOf<[u64; WORDS]>
-where
-    [u64; WORDS]: Serialize + for<'a> Deserialize<'a>,
-{
+impl<T: Text> WordsOf<T> {
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
         WordsOf {
             paths,
@@ -58,15 +53,12 @@ where
             buffer: vec![0; PIECE],
             held: 0,
             found: Vec::new(),
-            taken: 0,
         }
     }
 
     /// Finds the words of pieces until there are some. Returns whether there are.
     #[inline(never)]
     fn find(&mut self) -> bool {
-        self.found.clear();
-        self.taken = 0;
         while self.found.is_empty() {
             let Some(mut file) = self.open.take().or_else(|| self.next_file()) else {
                 return false;
@@ -109,32 +101,33 @@ where
         self.found.extend(words(text).map(|word| {
             let word = word.as_str();
             let start = word.as_ptr().addr() - text.as_ptr().addr();
-            Text::beginning_of(&text[start..], word.len())
+            T::beginning_of(&text[start..], word.len())
         }));
         self.buffer.copy_within(complete..end, 0);
         self.held = end - complete;
     }
 }
 
-impl<const WORDS: usize> Iterator for WordsOf<[u64; WORDS]>
-where
-    [u64; WORDS]: Serialize + for<'a> Deserialize<'a>,
-{
-    type Item = Text<[u64; WORDS]>;
+impl<T: Text> Iterator for WordsOf<T> {
+    type Item = T;
 
     #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.taken == self.found.len() && !self.find() {
-            return None;
+    fn next(&mut self) -> Option<T> {
+        loop {
+            if let Some(word) = self.found.pop() {
+                return Some(word);
+            }
+            if !self.find() {
+                return None;
+            }
         }
-        let word = self.found[self.taken];
-        self.taken += 1;
-        Some(word)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_state::CompactString;
+
     use super::*;
 
     #[test]
@@ -148,11 +141,12 @@ mod tests {
             words.push("end".to_owned());
             let path = folder.path().join(part.to_string());
             std::fs::write(&path, words.join(if part == 1 { "\r\n" } else { " " })).unwrap();
-            expected.extend(words.iter().map(|word| Text::<[u64; 2]>::new(word)));
+            expected.extend(words);
             paths.push(path);
         }
-        paths.reverse();
-        let found: Vec<_> = WordsOf::new(paths).collect();
+        expected.sort();
+        let mut found: Vec<CompactString> = WordsOf::new(paths).collect();
+        found.sort();
         assert!(found == expected);
     }
 

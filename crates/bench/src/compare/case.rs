@@ -113,7 +113,7 @@ impl Case {
         };
         let millions: u64 = match system {
             System::Tidegate | System::Timely => by_most,
-            System::Renoir => by_renoir,
+            System::Renoir | System::RenoirPacked => by_renoir,
             System::Flink => by_flink,
         };
         Some(millions * 1_000_000)
@@ -182,6 +182,8 @@ pub(crate) enum System {
     Flink,
     /// renoir, without checkpoints.
     Renoir,
+    /// The same with texts that are packed into plain memory.
+    RenoirPacked,
 }
 
 impl System {
@@ -192,6 +194,7 @@ impl System {
             System::Timely => "timely",
             System::Flink => "flink",
             System::Renoir => "renoir",
+            System::RenoirPacked => "renoir-packed",
         }
     }
 
@@ -202,6 +205,7 @@ impl System {
             System::Timely => "timely, by hand",
             System::Flink => "Flink 2.3",
             System::Renoir => "renoir 0.6",
+            System::RenoirPacked => "renoir 0.6, packed",
         }
     }
 
@@ -211,12 +215,12 @@ impl System {
 
     /// Whether it can do what is compared.
     fn offers(self, case: Case) -> bool {
-        let keyed_count = matches!(case, Case::KeyedCount1k | Case::KeyedCount1m);
+        let of_numbers = matches!(case, Case::Source | Case::KeyedCount1k | Case::KeyedCount1m);
+        let of_texts = matches!(case, Case::KeyedStrings | Case::Wordcount);
         match self {
             System::Tidegate | System::Flink => true,
-            System::Timely | System::Renoir => {
-                keyed_count || matches!(case, Case::Source | Case::KeyedStrings | Case::Wordcount)
-            }
+            System::Timely | System::Renoir => of_numbers || of_texts,
+            System::RenoirPacked => of_texts,
         }
     }
 }
@@ -257,6 +261,14 @@ mod tests {
         let expected = ["tidegate 1s", "timely off", "flink 1s", "renoir off"];
         assert_eq!(names(Case::KeyedCount1m, &PEERS), expected);
         assert_eq!(names(Case::KeyedCount1m, &[]), ["tidegate 1s"]);
+    }
+
+    #[test]
+    fn only_texts_can_be_packed() {
+        let peers = [System::RenoirPacked];
+        let expected = ["tidegate 1s", "renoir-packed off"];
+        assert_eq!(names(Case::Wordcount, &peers), expected);
+        assert_eq!(names(Case::KeyedCount1k, &peers), ["tidegate 1s"]);
     }
 
     #[test]

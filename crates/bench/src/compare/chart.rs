@@ -27,7 +27,8 @@ const MARGIN: u32 = 12;
 const STYLE: &str = "\
     text{font:13px -apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#768390}\
     .title{font-weight:600}\
-    .tidegate{fill:#2f81f7}.timely{fill:#a5afb9}.flink{fill:#e6526f}.renoir{fill:#b07cd8}";
+    .tidegate{fill:#2f81f7}.timely{fill:#a5afb9}.flink{fill:#e6526f}.renoir{fill:#b07cd8}\
+    .renoir-packed{fill:#8a63c4}";
 
 /// Draws the rates of all systems at all cases. `None` if there are none.
 pub(crate) fn svg(rows: &[Row]) -> Option<String> {

@@ -116,7 +116,7 @@ fn get_ready(turns: &[Turn]) -> Result<()> {
     if has_turn(System::Flink) {
         Installation::find()?;
     }
-    if has_turn(System::Renoir) {
+    if has_turn(System::Renoir) || has_turn(System::RenoirPacked) {
         renoir::build()?;
     }
     Ok(())

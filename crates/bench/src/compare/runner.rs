@@ -227,7 +227,8 @@ mod tests {
             Case::Checkpoints1k,
             Case::Checkpoints1m,
         ];
-        for turn in turns(&all, &[System::Timely, System::Renoir], 1) {
+        let peers = [System::Timely, System::Renoir, System::RenoirPacked];
+        for turn in turns(&all, &peers, 1) {
             let arguments = arguments(&turn, &options);
             let line = ["tidegate-bench".to_owned()].into_iter().chain(arguments);
             let parsed = Options::try_parse_from(line);

@@ -16,7 +16,8 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::options::{Peer, Workload};
 use crate::outcome::Outcome;
-use crate::peers::{flink, renoir};
+use crate::peers::flink;
+use crate::peers::renoir::{self, Texts};
 
 /// Time between checkpoints unless something else is said.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +30,8 @@ pub(crate) fn run(workload: &Workload) -> Result<Outcome> {
     let peer = workload.common().peer;
     match peer {
         Peer::Flink => return flink::run_workload(workload),
-        Peer::Renoir => return renoir::run_workload(workload),
+        Peer::Renoir => return renoir::run_workload(workload, Texts::AsOnTidegate),
+        Peer::RenoirPacked => return renoir::run_workload(workload, Texts::Packed),
         Peer::Tidegate | Peer::Timely => {}
     }
     match workload {

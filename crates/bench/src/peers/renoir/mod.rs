@@ -1,7 +1,7 @@
 //! renoir 0.6 as a peer, at its best showing: a dataflow engine in Rust without fault tolerance.
 //!
-//! Its licence is LGPL, and it brings more than a hundred crates. So the jobs on it are a program of
-//! their own outside of the workspace (`crates/bench/renoir`, whose head says what is done in
+//! Its licence is LGPL, and it brings more than a hundred crates. So the jobs on it are a program
+//! of their own outside of the workspace (`crates/bench/renoir`, whose head says what is done in
 //! renoir's favour), which is built when a comparison with it begins, and run as a process.
 
 mod error;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 pub(crate) use self::error::RenoirError;
 use self::program::Program;
-use super::task::Task;
+use super::task::{Kind, Task};
 use crate::error::{Error, Result};
 use crate::options::Workload;
 use crate::outcome::{Outcome, Usage, Verified};
@@ -37,17 +37,44 @@ pub(crate) fn build() -> Result<()> {
     Ok(Program::of_this_checkout().build()?)
 }
 
+/// How its records are made that are texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Texts {
+    /// Of the type that they have on Tidegate.
+    AsOnTidegate,
+    /// As plain memory.
+    Packed,
+}
+
 /// Runs a workload.
 ///
 /// # Errors
 /// If the program isn't built, fails, or counts wrong; or if it has no such workload.
-pub(crate) fn run_workload(workload: &Workload) -> Result<Outcome> {
+pub(crate) fn run_workload(workload: &Workload, texts: Texts) -> Result<Outcome> {
     let task = Task::of(workload, RECORDS)?;
-    run(&Program::of_this_checkout(), &task)
+    if texts == Texts::Packed && !has_texts(&task) {
+        return Err(Error::NotOffered {
+            peer: workload.common().peer.name(),
+            workload: workload.name(),
+        });
+    }
+    run(&Program::of_this_checkout(), &task, texts)
 }
 
-fn run(program: &Program, task: &Task) -> Result<Outcome> {
-    let figures: Figures = program.run(task.kind.name(), &task.settings())?;
+fn has_texts(task: &Task) -> bool {
+    matches!(task.kind, Kind::KeyedStrings(_) | Kind::WordCount(_))
+}
+
+fn run(program: &Program, task: &Task, texts: Texts) -> Result<Outcome> {
+    let mut settings = task.settings();
+    let system = match texts {
+        Texts::AsOnTidegate => "renoir",
+        Texts::Packed => {
+            settings.push(("packed", true.to_string()));
+            "renoir-packed"
+        }
+    };
+    let figures: Figures = program.run(task.kind.name(), &settings)?;
     Error::unless_equal(
         "records that renoir counted",
         task.records,
@@ -58,7 +85,7 @@ fn run(program: &Program, task: &Task) -> Result<Outcome> {
         cpu_seconds: figures.cpu_seconds,
         peak_memory_bytes: figures.peak_memory_bytes,
     };
-    let mut outcome = task.outcome("renoir", usage);
+    let mut outcome = task.outcome(system, usage);
     outcome.verified = Some(Verified {
         distinct_keys: figures.distinct_keys,
         sum_of_counts: figures.sum_of_counts,
@@ -72,9 +99,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use super::super::task::Kind;
     use super::*;
 
+    const PLAIN: Texts = Texts::AsOnTidegate;
     const FIGURES: &str = concat!(
         r#"{"seconds":2.0,"cpu_seconds":4.0,"peak_memory_bytes":99,"#,
         r#""distinct_keys":7,"sum_of_counts":1000}"#
@@ -107,7 +134,7 @@ mod tests {
             "echo \"$@\" > {}; echo first; echo '{FIGURES}'",
             told.display()
         );
-        let outcome = run(&program(folder.path(), &script), &task(1_000)).unwrap();
+        let outcome = run(&program(folder.path(), &script), &task(1_000), PLAIN).unwrap();
         assert_eq!(
             fs::read_to_string(told).unwrap(),
             "keyed-count --records 1000 --parallelism 2 --keys 7\n"
@@ -124,10 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_packed_if_they_are_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let script = format!("echo \"$@\" > {}; echo '{FIGURES}'", told.display());
+        let strings = Task {
+            kind: Kind::KeyedStrings(7),
+            ..task(1_000)
+        };
+        let program = program(folder.path(), &script);
+        let outcome = run(&program, &strings, Texts::Packed).unwrap();
+        assert_eq!(outcome.system, "renoir-packed");
+        let told = fs::read_to_string(told).unwrap();
+        assert!(told.ends_with("--keys 7 --packed true\n"), "{told}");
+        assert!(has_texts(&strings) && !has_texts(&task(1)));
+    }
+
+    #[test]
     fn who_counts_wrong_has_no_outcome() {
         let folder = tempfile::tempdir().unwrap();
         let program = program(folder.path(), &format!("echo '{FIGURES}'"));
-        let error = run(&program, &task(1_001)).unwrap_err().to_string();
+        let error = run(&program, &task(1_001), PLAIN).unwrap_err().to_string();
         assert_eq!(
             error,
             "records that renoir counted: expected `1001`, got `1000`"
@@ -138,7 +182,7 @@ mod tests {
     fn who_fails_or_prints_something_else_has_no_outcome() {
         let folder = tempfile::tempdir().unwrap();
         let of = |script: &str| {
-            let error = run(&program(folder.path(), script), &task(1_000)).unwrap_err();
+            let error = run(&program(folder.path(), script), &task(1_000), PLAIN).unwrap_err();
             tidegate_types::ErrorChain(&error).to_string()
         };
         let failed = of(&format!("echo '{FIGURES}'; exit 3"));
@@ -151,7 +195,7 @@ mod tests {
     fn a_program_that_is_not_there_is_named_and_how_to_get_it() {
         let folder = tempfile::tempdir().unwrap();
         let program = Program::within(folder.path());
-        let error = run(&program, &task(1)).unwrap_err();
+        let error = run(&program, &task(1), PLAIN).unwrap_err();
         let error = tidegate_types::ErrorChain(&error).to_string();
         for part in [
             &*program.path().to_string_lossy(),
