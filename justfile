@@ -55,8 +55,8 @@ chaos *args:
 # Tests of the program that runs jobs on renoir, a workspace of its own: by hand, as it brings more
 # than a hundred crates. A comparison builds it.
 test-renoir *args:
-    cargo clippy --manifest-path crates/bench/renoir/Cargo.toml --locked --all-targets -- -D warnings
-    cargo test --manifest-path crates/bench/renoir/Cargo.toml --locked {{args}}
+    cargo clippy --manifest-path crates/bench/renoir/Cargo.toml --all-targets -- -D warnings
+    cargo test --manifest-path crates/bench/renoir/Cargo.toml {{args}}
 
 # The documentation of all crates, as a browser would show it.
 doc:

@@ -199,7 +199,7 @@ mod tests {
         let error = tidegate_types::ErrorChain(&error).to_string();
         for part in [
             &*program.path().to_string_lossy(),
-            "cargo build --profile production --locked --manifest-path",
+            "cargo build --profile production --manifest-path",
             "compare --peers renoir",
         ] {
             assert!(error.contains(part), "{error}");

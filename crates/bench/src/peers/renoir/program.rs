@@ -43,16 +43,18 @@ impl Program {
         target.join("tidegate-bench-renoir")
     }
 
-    /// The command line that builds it, behind `cargo`.
-    fn arguments(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = ["build", "--profile", PROFILE, "--locked"]
-            .map(OsString::from)
-            .to_vec();
-        arguments.push("--manifest-path".into());
-        arguments.push(self.folder.join("Cargo.toml").into());
-        arguments.push("--target-dir".into());
-        arguments.push(self.folder.join("target").into());
-        arguments
+    /// The command line that builds it, behind `cargo`. Not `--locked`: with the crates of the
+    /// workspace that it uses, what those depend on may have changed.
+    fn arguments(&self) -> [OsString; 7] {
+        [
+            "build".into(),
+            "--profile".into(),
+            PROFILE.into(),
+            "--manifest-path".into(),
+            self.folder.join("Cargo.toml").into(),
+            "--target-dir".into(),
+            self.folder.join("target").into(),
+        ]
     }
 
     /// The same for people.
