@@ -14,6 +14,7 @@ mod job;
 mod measure;
 mod options;
 mod outcome;
+mod packed;
 mod peers;
 mod scale;
 mod table;

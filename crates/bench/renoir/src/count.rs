@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
 use renoir::operator::ExchangeData;
-use tidegate_state::CompactString;
 use tidegate_types::hash_bytes;
 
 /// What is counted.
@@ -33,14 +32,6 @@ impl Key for u64 {
     #[inline]
     fn spread(&self) -> u64 {
         *self
-    }
-}
-
-/// The hash that it has on Tidegate.
-impl Key for CompactString {
-    #[inline]
-    fn hash(&self) -> u64 {
-        hash_bytes(self.as_bytes())
     }
 }
 

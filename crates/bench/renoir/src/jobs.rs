@@ -11,7 +11,7 @@ use renoir::{Replication, Stream};
 
 use crate::count::{Counts, Key, Tally};
 use crate::generate::{key, mix, text::of_key};
-use crate::text::{Packed, Text};
+use crate::text::Text;
 use crate::words::WordsOf;
 use crate::{Keyed, Numbers, Words};
 
@@ -22,11 +22,6 @@ const NUMBERS: usize = 16_384;
 /// Texts of a batch, which are larger: with 1024, 2048, 4096 and 8192 of them 47.5, 45.9, 42.4 and
 /// 41.8 ns per word.
 const TEXTS: usize = 4_096;
-
-/// Texts that are packed, if there are keys: they have at most 40 bytes.
-pub(crate) type PackedKey = Packed<[u64; 5]>;
-/// Texts that are packed, if they are words, which seldom have more than 16 bytes.
-pub(crate) type PackedWord = Packed<[u64; 2]>;
 
 /// Generates numbers and drops them.
 pub(crate) fn source(numbers: Numbers, tally: &Tally) {
@@ -123,6 +118,7 @@ mod tests {
     use tidegate_state::CompactString;
 
     use super::*;
+    use crate::packed::{PackedKey, PackedWord};
 
     fn numbers(parallelism: u64) -> Numbers {
         Numbers {

@@ -13,7 +13,7 @@
 //!   faster, and takes two to four times the memory.
 //! - Texts are `CompactString`s, as in Tidegate's jobs, and take half the time of `String`s: renoir
 //!   clones each record that it sends.
-//! - With `--packed true` texts are plain memory instead ([`text`]), without a branch on their
+//! - With `--packed true` texts are plain memory instead ([`packed`]), without a branch on their
 //!   length: half the time or less once more. As a job on Tidegate could do that, too, but isn't
 //!   made so, it is told apart (`--peer renoir-packed`).
 //! - Its own `stream_file` reads one file, and makes a `String` of each line: words took 1.2 times
@@ -37,6 +37,8 @@ mod words;
 #[allow(dead_code)]
 #[path = "../../src/generate/mod.rs"]
 mod generate;
+#[path = "../../src/packed.rs"]
+mod packed;
 #[allow(dead_code)]
 #[path = "../../src/measure/usage.rs"]
 mod usage;
@@ -52,7 +54,7 @@ use tidegate_state::CompactString;
 use tidegate_types::ErrorChain;
 
 use crate::count::Tally;
-use crate::jobs::{PackedKey, PackedWord};
+use crate::packed::{PackedKey, PackedWord};
 use crate::text::Text;
 use crate::usage::{Meter, Usage};
 

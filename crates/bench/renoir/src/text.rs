@@ -1,23 +1,11 @@
-//! Texts as records: as on Tidegate, or packed into plain memory, which is copied, compared and
-//! hashed without a branch on the length.
-//!
-//! A packed text that fits is its bytes, and zeros behind them. One that doesn't, or ends in a
-//! zero, stands as the number that it was given when it was first seen, and a last byte that no
-//! text contains. So equal texts are equal memory, and different ones different memory.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+//! Texts as records: as on Tidegate, or packed into plain memory.
 
 use serde::{Deserialize, Serialize};
 use tidegate_state::CompactString;
+use tidegate_types::hash_bytes;
 
 use crate::count::Key;
-
-/// Last byte of a text that is elsewhere: in UTF-8 there is none such.
-const ELSEWHERE: u64 = 0xff << 56;
-
-/// The texts that are elsewhere, and their numbers.
-static NUMBERS: Mutex<Option<HashMap<Box<str>, u64>>> = Mutex::new(None);
+use crate::packed::Packed;
 
 /// A text of any length.
 pub(crate) trait Text: Key + Sync {
@@ -32,127 +20,30 @@ impl Text for CompactString {
     }
 }
 
-/// A text that is packed; `W` is an array of words of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Packed<W>(W);
+/// The hash that it has on Tidegate.
+impl Key for CompactString {
+    #[inline]
+    fn hash(&self) -> u64 {
+        hash_bytes(self.as_bytes())
+    }
+}
 
 impl<const WORDS: usize> Text for Packed<[u64; WORDS]>
 where
-    [u64; WORDS]: Serialize + for<'a> Deserialize<'a> + Sync,
+    [u64; WORDS]: Serialize + for<'a> Deserialize<'a>,
 {
     #[inline]
     fn beginning_of(text: &str, length: usize) -> Self {
-        match text.as_bytes().get(..Self::BYTES) {
-            Some(head) if Self::fits(text, length) => {
-                let (bytes, _) = head.as_chunks::<8>();
-                let mut words = [0; WORDS];
-                for (at, (word, bytes)) in words.iter_mut().zip(bytes).enumerate() {
-                    *word = first_bytes(*bytes, length.saturating_sub(8 * at));
-                }
-                Packed(words)
-            }
-            _ => Self::new(&text[..length]),
-        }
+        Packed::beginning_of(text, length)
     }
-}
-
-impl<const WORDS: usize> Packed<[u64; WORDS]> {
-    const BYTES: usize = 8 * WORDS;
-
-    #[inline(never)]
-    fn new(text: &str) -> Self {
-        let mut words = [0; WORDS];
-        if Self::fits(text, text.len()) {
-            for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
-                let mut padded = [0; 8];
-                padded[..bytes.len()].copy_from_slice(bytes);
-                *word = u64::from_le_bytes(padded);
-            }
-        } else {
-            words[0] = number(text);
-            words[WORDS - 1] |= ELSEWHERE;
-        }
-        Packed(words)
-    }
-
-    /// Whether its bytes and zeros stand for the text of so many bytes.
-    #[inline]
-    fn fits(text: &str, length: usize) -> bool {
-        length <= Self::BYTES && (length == 0 || text.as_bytes()[length - 1] != 0)
-    }
-}
-
-/// The first `count` of eight bytes, and zeros behind them; all if there are more.
-#[inline]
-fn first_bytes(bytes: [u8; 8], count: usize) -> u64 {
-    let others = 64 - 8 * count.min(8) as u32;
-    // In two steps, since no number can be shifted by all its bits.
-    let mask = (u64::MAX >> (others / 2)) >> (others - others / 2);
-    u64::from_le_bytes(bytes) & mask
-}
-
-/// The number of a text that is elsewhere, the same each time.
-fn number(text: &str) -> u64 {
-    let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let numbers = numbers.get_or_insert_default();
-    if let Some(number) = numbers.get(text) {
-        return *number;
-    }
-    let number = numbers.len() as u64;
-    numbers.insert(text.into(), number);
-    number
 }
 
 impl<const WORDS: usize> Key for Packed<[u64; WORDS]>
 where
     [u64; WORDS]: Serialize + for<'a> Deserialize<'a>,
 {
-    /// Multiplies each word into what the ones before have become (as wyhash does).
     #[inline]
     fn hash(&self) -> u64 {
-        self.0
-            .into_iter()
-            .fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
-                let product = u128::from(hash ^ word) * 0xbf58_476d_1ce4_e5b9;
-                (product >> 64) as u64 ^ product as u64
-            })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    type Short = Packed<[u64; 2]>;
-
-    #[test]
-    fn texts_are_equal_if_they_were_wherever_they_are_cut_out() {
-        let all = "0123456789abcdefghij\0";
-        let mut seen = HashSet::new();
-        for length in 0..=all.len() {
-            let text = Short::new(&all[..length]);
-            assert!(seen.insert(text.0), "{length}");
-            assert_eq!(Short::beginning_of(all, length), text, "{length}");
-            for behind in ["", " ", "       and more"] {
-                let longer = format!("{}{behind}", &all[..length]);
-                assert_eq!(Short::beginning_of(&longer, length), text, "{length}");
-                assert_eq!(Short::beginning_of(&longer, length).hash(), text.hash());
-            }
-        }
-        for text in ["\0", "0\0", "0\0\0", "01234567\0", "0123456789abcde\0"] {
-            assert!(seen.insert(Short::new(text).0), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn hashes_of_short_texts_differ() {
-        let texts = (0..100_000).map(|number: u64| Short::new(&number.to_string()).hash());
-        let hashes: HashSet<u64> = texts.collect();
-        assert_eq!(hashes.len(), 100_000);
-        // Those of one subtask are spread over the table all the same.
-        let low: HashSet<u64> = hashes.iter().map(|hash| hash & 0xffff).collect();
-        assert!(low.len() > 45_000, "{}", low.len());
+        Packed::hash(self)
     }
 }

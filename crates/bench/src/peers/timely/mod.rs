@@ -1,19 +1,20 @@
 //! The peer that says what is possible: operators written by hand for timely dataflow.
 //!
 //! No checkpoints, no state that could be restored, no key groups: a source fills a batch per
-//! worker, a channel moves whole batches, and an operator counts in a flat table. The generator and
-//! the hash are those that the job on Tidegate uses. Memory is bounded, since a source has a fixed
-//! number of batches and goes on when emptied ones come back.
+//! worker, a channel moves whole batches, and an operator counts in a flat table. Numbers are
+//! generated and hashed as the job on Tidegate does it; texts are packed into plain memory
+//! ([`crate::packed`]), and then treated as numbers are. Memory is bounded, since a source has a
+//! fixed number of batches and goes on when emptied ones come back.
 
 mod flow;
-mod numbers;
+mod generated;
 mod parcel;
+mod records;
 mod table;
-mod text_table;
-mod texts;
 mod words;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::measure::{Arrivals, Meter};
@@ -31,7 +32,11 @@ pub(crate) fn source(records: u64, common: &Common) -> Result<Outcome> {
         flow::run(workers, arrivals, move |worker| {
             let part = part(records, worker.index, worker.peers);
             let only = worker.index..worker.index + 1;
-            (numbers::Mixed::new(part), numbers::Dropped::default(), only)
+            (
+                generated::Mixed::new(part),
+                records::Dropped::default(),
+                only,
+            )
         })
     })
 }
@@ -44,8 +49,8 @@ pub(crate) fn keyed_count(records: u64, keys: u64, common: &Common) -> Result<Ou
     let mut outcome = measure("keyed-count", records, common, move |arrivals, workers| {
         flow::run(workers, arrivals, move |worker| {
             let part = part(records, worker.index, worker.peers);
-            let counts = numbers::Counted::new(keys.div_ceil(worker.peers as u64));
-            (numbers::Keyed::new(part, keys), counts, 0..worker.peers)
+            let counts = records::Counted::new(keys.div_ceil(worker.peers as u64));
+            (generated::numbers(part, keys), counts, 0..worker.peers)
         })
     })?;
     outcome.keys = Some(keys);
@@ -57,6 +62,7 @@ pub(crate) fn keyed_count(records: u64, keys: u64, common: &Common) -> Result<Ou
 /// # Errors
 /// As for [`keyed_count`].
 pub(crate) fn keyed_strings(records: u64, keys: u64, common: &Common) -> Result<Outcome> {
+    let texts = generated::texts_of(keys);
     let mut outcome = measure(
         "keyed-strings",
         records,
@@ -64,8 +70,9 @@ pub(crate) fn keyed_strings(records: u64, keys: u64, common: &Common) -> Result<
         move |arrivals, workers| {
             flow::run(workers, arrivals, move |worker| {
                 let part = part(records, worker.index, worker.peers);
-                let counts = texts::Counted::new(keys.div_ceil(worker.peers as u64));
-                (texts::Keyed::new(part, keys), counts, 0..worker.peers)
+                let counts = records::Counted::new(keys.div_ceil(worker.peers as u64));
+                let source = generated::texts(part, Arc::clone(&texts));
+                (source, counts, 0..worker.peers)
             })
         },
     )?;
@@ -87,7 +94,7 @@ pub(crate) fn wordcount(records: u64, files: Vec<PathBuf>, common: &Common) -> R
             let own = files.iter().skip(worker.index).step_by(worker.peers);
             let words = words::Words::new(own.cloned().collect());
             let vocabulary = crate::corpus::VOCABULARY as u64;
-            let counts = texts::Counted::new(vocabulary.div_ceil(worker.peers as u64));
+            let counts = records::Counted::new(vocabulary.div_ceil(worker.peers as u64));
             (words, counts, 0..worker.peers)
         })
     })

@@ -1,14 +1,20 @@
-//! The words of files, read in large pieces and dealt out as they are found.
+//! The words of files, read in pieces, found as Tidegate finds them, and dealt out.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
+use tidegate_state::text::words;
+
 use super::flow::Produce;
-use super::texts::{Texts, deal};
+use super::records::{Records, STEP, deal};
+use crate::packed::PackedWord;
 
 /// Bytes read at a time: some hundred words, far fewer than a batch holds.
 const PIECE: usize = 4 << 10;
+
+/// Words have a byte at least, and as many behind them.
+const _: () = assert!(PIECE <= STEP);
 
 /// The words of some files, one file after another.
 pub(super) struct Words {
@@ -17,6 +23,7 @@ pub(super) struct Words {
     /// What has been read and not dealt out: the beginning of a word, then room.
     buffer: Vec<u8>,
     held: usize,
+    found: Vec<PackedWord>,
 }
 
 impl Words {
@@ -26,6 +33,7 @@ impl Words {
             open: None,
             buffer: vec![0; 2 * PIECE],
             held: 0,
+            found: Vec::new(),
         }
     }
 
@@ -40,9 +48,9 @@ impl Words {
 }
 
 impl Produce for Words {
-    type Batch = Texts;
+    type Batch = Records<PackedWord>;
 
-    fn produce(&mut self, open: &mut [Texts]) -> bool {
+    fn produce(&mut self, open: &mut [Records<PackedWord>]) -> bool {
         let Some(mut file) = self.open.take().or_else(|| {
             let path = self.paths.pop()?;
             Some(File::open(path).expect("it was there before the run"))
@@ -60,10 +68,14 @@ impl Produce for Words {
                 .rposition(u8::is_ascii_whitespace)
                 .map_or(0, |at| at + 1),
         };
-        let words = text[..complete].split(u8::is_ascii_whitespace);
-        words
-            .filter(|word| !word.is_empty())
-            .for_each(|word| deal(word, open));
+        let text = str::from_utf8(&text[..complete]).expect("the files are text");
+        self.found.clear();
+        self.found.extend(words(text).map(|word| {
+            let word = word.as_str();
+            let start = word.as_ptr().addr() - text.as_ptr().addr();
+            PackedWord::beginning_of(&text[start..], word.len())
+        }));
+        deal(&self.found, open);
         self.buffer.copy_within(complete..end, 0);
         self.held = end - complete;
         if count > 0 {
@@ -75,6 +87,7 @@ impl Produce for Words {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parcel::Batch;
     use super::*;
 
     #[test]
@@ -91,12 +104,9 @@ mod tests {
         }
         paths.reverse();
         let mut words = Words::new(paths);
-        let mut open = [Texts::default()];
+        let mut open = [Records::with_capacity(expected.len())];
         while words.produce(&mut open) {}
-        let found: Vec<&[u8]> = open[0].iter().collect();
-        assert_eq!(
-            found,
-            expected.iter().map(String::as_bytes).collect::<Vec<_>>()
-        );
+        let expected: Vec<_> = expected.iter().map(|word| PackedWord::new(word)).collect();
+        assert_eq!(open[0].as_slice(), expected);
     }
 }
