@@ -1,9 +1,9 @@
 //! Counts by key, in a flat table with open addressing.
 //!
 //! An entry is a key and its count (with a number, 16 bytes, and never in two cache lines), and is
-//! found by the lower bits of the key's hash; the upper ones have chosen the worker. Where the table
-//! is larger than the caches, the entries of some keys are asked for before any of them is looked
-//! at, so that their ways from memory overlap.
+//! found by the lower bits of the key's hash; the upper ones have chosen the worker. Where the
+//! table is larger than the caches, the entries of some keys are asked for before any of them is
+//! looked at, so that their ways from memory overlap.
 //!
 //! Invariant: at most half of the entries are taken, so every search ends.
 
