@@ -16,16 +16,39 @@
 /// 10 000 it costs 1 ns per access, with 30 000 it makes no difference, with 100 000 it saves 2 ns.
 pub(super) const OUTGROWS_CACHE_BYTES: usize = 512 << 10;
 
+/// Bytes that a cache fetches at once.
+const LINE_BYTES: usize = 64;
+
+/// Asks for all that lies between `one` and `other`, from `one` on and at most `bytes_max`, to be
+/// fetched into the cache. Returns at once.
+#[inline]
+pub(super) fn prefetch_between<T>(one: &T, other: &T, bytes_max: usize) {
+    let (one, other) = (std::ptr::from_ref(one), std::ptr::from_ref(other));
+    let bytes = one.addr().abs_diff(other.addr()).min(bytes_max);
+    let ascending = one < other;
+    for offset in (0..=bytes).step_by(LINE_BYTES) {
+        prefetch_address(match ascending {
+            true => one.wrapping_byte_add(offset),
+            false => one.wrapping_byte_sub(offset),
+        });
+    }
+}
+
 /// Asks for `place` to be fetched into the cache. Returns at once.
 #[inline]
 pub(super) fn prefetch<T>(place: &T) {
+    prefetch_address(std::ptr::from_ref(place));
+}
+
+#[inline]
+fn prefetch_address<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint. It accesses nothing in the sense of the language, never
         // faults, whatever the address (this one is valid besides), and has no effect but on the
         // cache. The instruction is part of every x86-64 processor (SSE).
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     // Elsewhere the intrinsic isn't stable yet.
     #[cfg(not(target_arch = "x86_64"))]

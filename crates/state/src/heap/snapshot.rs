@@ -293,10 +293,29 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     fn copy_around(&mut self, shard: usize, page: usize, fresh: Option<usize>) {
         let first = page - page % Self::PAGES_AT_ONCE;
         let last = (first + Self::PAGES_AT_ONCE).min(self.shards[shard].copied.len());
+        if Self::PAGES_AT_ONCE > 1 {
+            self.prefetch_page(shard, first);
+        }
         for page in first..last {
+            if Self::PAGES_AT_ONCE > 1 && page + 1 < last {
+                self.prefetch_page(shard, page + 1);
+            }
             if self.shards[shard].copied[page] < self.sequence {
                 self.copy_page(shard, page, fresh);
             }
+        }
+    }
+
+    #[inline]
+    fn prefetch_page(&self, shard: usize, page: usize) {
+        let shard = &self.shards[shard];
+        let first = page * Self::PAGE_BUCKETS;
+        let last = ((page + 1) * Self::PAGE_BUCKETS).min(shard.entries.num_buckets());
+        let mut full = (first..last).filter_map(|bucket| shard.entries.get_bucket(bucket));
+        if let Some(first) = full.next()
+            && let Some(last) = full.next_back()
+        {
+            super::prefetch::prefetch_between(first, last, PAGE_BYTES);
         }
     }
 
@@ -459,18 +478,28 @@ fn gather<K: StateKey, C: Content, N: StateKey>(
     );
 }
 
-/// Which of at most 64 buckets are full.
+/// Which of at most 64 buckets are full, as bits.
+///
+/// In a form that compilers turn into a few instructions for many buckets at once: the indices are
+/// seen to be in range, and each answer has a byte of its own.
 #[inline]
 fn full_buckets<T>(entries: &HashTable<T>, buckets: Range<usize>) -> u64 {
     assert!(
-        buckets.end <= entries.num_buckets(),
+        buckets.start <= buckets.end && buckets.end <= entries.num_buckets(),
         "a table has its pages"
     );
-    let mut full = 0;
+    let mut full = [0u8; PAGE_BUCKETS_MAX];
+    let answers = &mut full[..buckets.end - buckets.start];
     for bucket in buckets.clone() {
-        full |= u64::from(entries.get_bucket(bucket).is_some()) << (bucket - buckets.start);
+        answers[bucket - buckets.start] = u8::from(entries.get_bucket(bucket).is_some());
     }
-    full
+    let mut bits = 0;
+    for (at, eight) in full.as_chunks::<8>().0.iter().enumerate() {
+        // The product moves the lowest bit of each byte to a place of its own in the highest byte.
+        let product = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080);
+        bits |= (product >> 56) << (8 * at);
+    }
+    bits
 }
 
 pub(super) const fn max(a: usize, b: usize) -> usize {
@@ -484,5 +513,26 @@ pub(super) const fn clamp(value: usize, least: usize, most: usize) -> usize {
         most
     } else {
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_buckets_are_found_whatever_the_range() {
+        let hash = |key: &u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut table = HashTable::new();
+        for key in 0..150u64 {
+            table.insert_unique(hash(&key), key, hash);
+        }
+        for start in 0..table.num_buckets() {
+            for end in start..(start + PAGE_BUCKETS_MAX + 1).min(table.num_buckets() + 1) {
+                let expected = (start..end).filter(|bucket| table.get_bucket(*bucket).is_some());
+                let expected = expected.map(|bucket| 1 << (bucket - start)).sum::<u64>();
+                assert_eq!(full_buckets(&table, start..end), expected, "{start}..{end}");
+            }
+        }
     }
 }
