@@ -43,12 +43,15 @@ pub(crate) fn create_durably(folder: &Path) -> Result<(), StorageError> {
 /// Makes the entries of `folder` durable: additions, renames and deletions. On systems where
 /// folders can't be opened this does nothing.
 pub(crate) fn sync(folder: &Path) -> Result<(), StorageError> {
+    sync_entries(folder).map_err(failed("sync the folder", folder))
+}
+
+/// The same, for whoever names the folder in an error of its own.
+pub(crate) fn sync_entries(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
-    File::open(folder)
-        .and_then(|opened| opened.sync_all())
-        .map_err(failed("sync the folder", folder))
+    File::open(folder)?.sync_all()
 }
 
 /// Takes the exclusive lock; it is released when the file is dropped or the process ends, however.

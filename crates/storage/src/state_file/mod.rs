@@ -1,9 +1,10 @@
 //! State files, written and read by plain threads.
 //!
 //! Both sides block on the store's Tokio runtime and must not be used from its tasks. Memory is
-//! bounded by one [part](part_bytes) per open file (two while a part is being written).
+//! bounded by one [part](part_bytes) per open file (two while a part is being sent elsewhere).
 
 mod reader;
+mod staged;
 mod writer;
 
 pub use reader::StateFileReader;

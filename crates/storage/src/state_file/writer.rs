@@ -5,18 +5,20 @@
 //! is what keeps it exclusive, and a file that is there already is refused beforehand.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
 use tidegate_types::{ErrorChain, FileHandle};
 
 use super::part_bytes_of;
+use super::staged::StagedFile;
 use crate::checkpoint_storage::Located;
 use crate::error::StorageError;
 use crate::job_store::JobStore;
 use crate::location::split_url;
 use crate::names;
-use crate::objects::injected;
+use crate::objects::{blocking, injected};
 
 /// A state file being written. Dropped without [`finish`](Self::finish), it leaves nothing behind.
 ///
@@ -28,10 +30,17 @@ pub struct StateFileWriter {
     buffer: Vec<u8>,
     /// Bytes of a full buffer.
     part_bytes: usize,
-    upload: Option<Box<dyn MultipartUpload>>,
+    upload: Option<Upload>,
     bytes: u64,
     crc32c: u32,
     failure: Option<String>,
+}
+
+/// A file that is longer than a part.
+enum Upload {
+    /// In a folder.
+    Folder(StagedFile),
+    Elsewhere(Box<dyn MultipartUpload>),
 }
 
 impl StateFileWriter {
@@ -114,39 +123,69 @@ impl StateFileWriter {
     fn complete_upload(&mut self) -> Result<(), StorageError> {
         let runtime = &self.store.inner.runtime;
         let target = self.target()?;
-        let file = || target.file();
         match runtime.block_on(target.objects.bytes_of(&target.name)) {
             Err(StorageError::Missing { .. }) => {}
             Err(other) => return Err(other),
-            Ok(_) => return Err(StorageError::Conflict { file: file() }),
+            Ok(_) => {
+                let file = target.file();
+                return Err(StorageError::Conflict { file });
+            }
         }
-        let upload = self.upload.as_mut().expect("the caller has seen an upload");
-        let completed = runtime.block_on(upload.complete());
-        completed.map_err(|e| StorageError::from_object("write", file(), e))?;
-        self.upload = None;
-        Ok(())
+        match self.upload.take().expect("the caller has seen an upload") {
+            Upload::Folder(staged) => {
+                let published = staged.publish(&path_of(&target)?);
+                published.map_err(|e| failed_to_write(&target, e))
+            }
+            Upload::Elsewhere(mut upload) => {
+                let completed = runtime.block_on(upload.complete());
+                if completed.is_err() {
+                    self.upload = Some(Upload::Elsewhere(upload));
+                }
+                let error = |e| StorageError::from_object("write", target.file(), e);
+                completed.map(|_| ()).map_err(error)
+            }
+        }
+    }
+
+    /// Begins a file that is longer than a part.
+    fn begin_upload(&self, target: &Located) -> Result<Upload, StorageError> {
+        if target.objects.has_folders() {
+            let staged = StagedFile::begin(&path_of(target)?);
+            let staged = staged.map_err(|e| failed_to_write(target, e))?;
+            return Ok(Upload::Folder(staged));
+        }
+        let path = target.objects.path(&target.name)?;
+        let started = target.objects.store().put_multipart(&path);
+        let started = self.store.inner.runtime.block_on(started);
+        let error = |e| StorageError::from_object("write", target.file(), e);
+        started.map(Upload::Elsewhere).map_err(error)
     }
 
     /// Writes the buffer as the next part. Never retried: a part has its place in the order.
     fn write_part(&mut self) -> Result<(), StorageError> {
-        let runtime = &self.store.inner.runtime;
         let target = self.target()?;
         let objects = &target.objects;
         objects.injected("state-file:write", &target.name)?;
-        let error = |e| StorageError::from_object("write", target.file(), e);
         if self.upload.is_none() {
-            let path = objects.path(&target.name)?;
-            let started = objects.store().put_multipart(&path);
-            self.upload = Some(runtime.block_on(started).map_err(error)?);
+            self.upload = Some(self.begin_upload(&target)?);
         }
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let part = Bytes::from(std::mem::take(&mut self.buffer));
-        let upload = self.upload.as_mut().expect("it was started above");
-        let put = upload.put_part(PutPayload::from(part.clone()));
-        runtime.block_on(put).map_err(error)?;
-        self.buffer = emptied(part, self.part_bytes);
+        match self.upload.as_mut().expect("it was begun above") {
+            Upload::Folder(staged) => {
+                let appended = staged.append(&self.buffer);
+                appended.map_err(|e| failed_to_write(&target, e))?;
+                self.buffer.clear();
+            }
+            Upload::Elsewhere(upload) => {
+                let part = Bytes::from(std::mem::take(&mut self.buffer));
+                let put = upload.put_part(PutPayload::from(part.clone()));
+                let error = |e| StorageError::from_object("write", target.file(), e);
+                self.store.inner.runtime.block_on(put).map_err(error)?;
+                self.buffer = emptied(part, self.part_bytes);
+            }
+        }
         Ok(())
     }
 
@@ -156,9 +195,17 @@ impl StateFileWriter {
         let (store, name) = (self.store.clone(), std::mem::take(&mut self.name));
         let upload = self.upload.take();
         let discarding = async move {
-            if let Some(mut upload) = upload {
+            match upload {
                 // After a failed completion there may be nothing left to abort.
-                let _ = upload.abort().await;
+                Some(Upload::Elsewhere(mut upload)) => _ = upload.abort().await,
+                Some(Upload::Folder(staged)) => {
+                    let deleted = blocking(move || {
+                        drop(staged);
+                        Ok(())
+                    });
+                    _ = deleted.await;
+                }
+                None => {}
             }
             let deleted = async {
                 let target = store.inner.storage.locate(&name)?;
@@ -176,6 +223,21 @@ impl StateFileWriter {
         } else {
             runtime.block_on(discarding);
         }
+    }
+}
+
+/// Where a file in a folder lies.
+fn path_of(target: &Located) -> Result<PathBuf, StorageError> {
+    // It may come from another process.
+    target.objects.path(&target.name)?;
+    Ok(target.objects.root().join(&target.name))
+}
+
+fn failed_to_write(target: &Located, source: io::Error) -> StorageError {
+    StorageError::Io {
+        action: "write",
+        file: target.file(),
+        source,
     }
 }
 
