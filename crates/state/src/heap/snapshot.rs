@@ -22,6 +22,7 @@ use super::content::Content;
 use super::entry_key::EntryKey;
 use super::link::{FrozenPart, SnapshotLink, SnapshotTicket};
 use super::pack::{Pack, RemovedPack};
+use super::prefetch::prefetch_between;
 use super::shards::{Shard, Shards};
 use super::windows::Cut;
 use crate::key::StateKey;
@@ -293,11 +294,13 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     fn copy_around(&mut self, shard: usize, page: usize, fresh: Option<usize>) {
         let first = page - page % Self::PAGES_AT_ONCE;
         let last = (first + Self::PAGES_AT_ONCE).min(self.shards[shard].copied.len());
-        if Self::PAGES_AT_ONCE > 1 {
+        // Of a page that changes are kept track of, often little is copied.
+        let looks_ahead = Self::PAGES_AT_ONCE > 1 && !self.tracked;
+        if looks_ahead {
             self.prefetch_page(shard, first);
         }
         for page in first..last {
-            if Self::PAGES_AT_ONCE > 1 && page + 1 < last {
+            if looks_ahead && page + 1 < last {
                 self.prefetch_page(shard, page + 1);
             }
             if self.shards[shard].copied[page] < self.sequence {
@@ -306,16 +309,20 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
         }
     }
 
+    /// Asks for the entries of a page that some snapshot lacks.
     #[inline]
     fn prefetch_page(&self, shard: usize, page: usize) {
         let shard = &self.shards[shard];
+        if shard.copied[page] == self.sequence {
+            return;
+        }
         let first = page * Self::PAGE_BUCKETS;
         let last = ((page + 1) * Self::PAGE_BUCKETS).min(shard.entries.num_buckets());
         let mut full = (first..last).filter_map(|bucket| shard.entries.get_bucket(bucket));
         if let Some(first) = full.next()
             && let Some(last) = full.next_back()
         {
-            super::prefetch::prefetch_between(first, last, PAGE_BYTES);
+            prefetch_between(first, last, PAGE_BYTES);
         }
     }
 
