@@ -39,6 +39,14 @@ impl<T> Default for BatchBuffer<T> {
     }
 }
 
+/// The buffer that records came in, without those that have not been taken.
+#[inline]
+pub(crate) fn emptied<T>(records: IntoIter<T>) -> Vec<T> {
+    // The standard library collects in place here: a test says whether it still does, and else each
+    // batch would merely ask for memory.
+    records.take(0).collect()
+}
+
 /// Records in the order in which they were sent.
 #[derive(Debug)]
 pub struct Batch<T> {
@@ -64,9 +72,7 @@ impl<T> Batch<T> {
     pub(crate) fn into_buffer(mut self) -> BatchBuffer<T> {
         self.key_hashes.clear();
         BatchBuffer {
-            // The standard library collects in place here: a test says whether it still does, and
-            // else each batch would merely ask for memory.
-            records: self.records.take(0).collect(),
+            records: emptied(self.records),
             key_hashes: self.key_hashes,
         }
     }

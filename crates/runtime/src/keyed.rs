@@ -1,10 +1,12 @@
 //! Operators over keyed state.
 
+use std::borrow::Borrow;
 use std::cell::RefMut;
 use std::marker::PhantomData;
 
 use tidegate_state::{
-    Record, SnapshotProgress, StateKey, StateTable, StateValue, ValueState, ValueStateDescriptor,
+    LikelyPlace, Record, SnapshotProgress, StateKey, StateTable, StateValue, ValueState,
+    ValueStateDescriptor,
 };
 use tidegate_types::{CheckpointBarrier, CheckpointId};
 
@@ -93,6 +95,8 @@ where
 {
     type In = T;
     type Out = (S::Key, u64);
+    /// The count of its key, with it.
+    type Begun = u64;
 
     fn outgrows_cache(&self) -> bool {
         self.counts.outgrows_cache()
@@ -104,25 +108,35 @@ where
     }
 
     #[inline]
-    fn prefetch(&self, key_hashes: &[u64]) {
-        self.counts.prefetch(key_hashes);
+    fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]) {
+        self.counts.prefetch(key_hashes, places);
     }
 
     // Into both loops, with and without a hash at hand: a call per record would cost as much as the
     // count itself.
     #[inline(always)]
+    fn begin(&mut self, record: &T, key_hash: u64, place: Option<LikelyPlace>) -> u64 {
+        let key = self.selector.key(record);
+        let key = key.borrow();
+        let count = match place {
+            None => self.counts.entry_or_insert_with(key_hash, key, || 0),
+            Some(place) => {
+                let counts = &mut self.counts;
+                counts.entry_at_or_insert_with(place, key_hash, key, || 0)
+            }
+        };
+        *count += 1;
+        *count
+    }
+
+    #[inline(always)]
     fn work(
         &mut self,
         record: T,
-        key_hash: Option<u64>,
+        count: u64,
         out: &mut Collector<(S::Key, u64)>,
     ) -> Result<(), BoxError> {
-        let key = self.selector.take_key(record);
-        let hash = key_hash.unwrap_or_else(|| key.key_hash());
-        let count = self.counts.entry_or_insert_with(hash, &key, || 0);
-        *count += 1;
-        let count = *count;
-        out.emit((key, count));
+        out.emit((self.selector.take_key(record), count));
         Ok(())
     }
 }
@@ -218,6 +232,8 @@ where
 {
     type In = T;
     type Out = Out;
+    /// The hash of its key, and where its state is.
+    type Begun = (u64, Option<LikelyPlace>);
 
     fn outgrows_cache(&self) -> bool {
         self.state.outgrows_cache()
@@ -229,22 +245,31 @@ where
     }
 
     #[inline]
-    fn prefetch(&self, key_hashes: &[u64]) {
-        self.state.prefetch(key_hashes);
+    fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]) {
+        self.state.prefetch(key_hashes, places);
+    }
+
+    #[inline]
+    fn begin(&mut self, _record: &T, key_hash: u64, place: Option<LikelyPlace>) -> Self::Begun {
+        (key_hash, place)
     }
 
     #[inline]
     fn work(
         &mut self,
         record: T,
-        key_hash: Option<u64>,
+        (key_hash, place): Self::Begun,
         out: &mut Collector<Out>,
     ) -> Result<(), BoxError> {
-        let value = self.selector.with_key(&record, |key| {
-            let hash = key_hash.unwrap_or_else(|| key.key_hash());
-            let initial = || self.initial.clone();
-            self.state.entry_or_insert_with(hash, key, initial)
-        });
+        let value = {
+            let key = self.selector.key(&record);
+            let (key, initial) = (key.borrow(), || self.initial.clone());
+            let state = &mut self.state;
+            match place {
+                None => state.entry_or_insert_with(key_hash, key, initial),
+                Some(place) => state.entry_at_or_insert_with(place, key_hash, key, initial),
+            }
+        };
         (self.function)(record, value, out)
     }
 }

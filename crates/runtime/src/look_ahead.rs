@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod tests;
 
-use tidegate_state::Record;
+use tidegate_state::{LikelyPlace, Record};
 
 use crate::batch::Batch;
 use crate::error::BoxError;
@@ -29,6 +29,8 @@ pub(crate) trait ByKey {
     type In;
     /// What goes out.
     type Out;
+    /// What is known of a record before it is taken.
+    type Begun;
 
     /// Whether to look ahead. Asked once per batch.
     fn outgrows_cache(&self) -> bool;
@@ -36,17 +38,28 @@ pub(crate) trait ByKey {
     /// Hash of the record's key; any number if it has none.
     fn key_hash(&self, record: &Self::In) -> u64;
 
-    /// Has the state of the keys with these hashes fetched.
-    fn prefetch(&self, key_hashes: &[u64]);
+    /// Has the state of the keys with these hashes fetched, and tells where it is, as far as that
+    /// is known.
+    fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]);
 
-    /// Works on a record. `key_hash` is what [`ByKey::key_hash`] said of it, if that was asked.
+    /// Begins to work on a record, while it still lies in its batch: what needs no more than a look
+    /// at it. With what [`key_hash`](Self::key_hash) said of it, and where its state is, if that was
+    /// asked ahead.
+    fn begin(
+        &mut self,
+        record: &Self::In,
+        key_hash: u64,
+        place: Option<LikelyPlace>,
+    ) -> Self::Begun;
+
+    /// Works on the record that has been begun last.
     ///
     /// # Errors
     /// As for [`Logic::process`](crate::Logic::process).
     fn work(
         &mut self,
         record: Self::In,
-        key_hash: Option<u64>,
+        begun: Self::Begun,
         out: &mut Collector<Self::Out>,
     ) -> Result<(), BoxError>;
 }
@@ -62,16 +75,29 @@ pub(crate) fn process_by_key<O: ByKey<Out: Record>>(
     out: &mut Collector<O::Out>,
 ) -> Result<(), BoxError> {
     let prefetches = operator.outgrows_cache();
-    if prefetches || input.key_hashes().is_some() {
-        return process_ahead(operator, input, out, prefetches);
+    match prefetches || input.key_hashes().is_some() {
+        true => process_ahead(operator, input, out, prefetches),
+        false => process_at_hand(operator, input, out),
     }
+}
+
+// A function of its own, and so is the other one: where all is one, the loops lack registers.
+#[inline(never)]
+fn process_at_hand<O: ByKey<Out: Record>>(
+    operator: &mut O,
+    input: &mut Batch<O::In>,
+    out: &mut Collector<O::Out>,
+) -> Result<(), BoxError> {
     while !out.is_full() {
         let Some(record) = input.next() else { break };
-        operator.work(record, None, out)?;
+        let key_hash = operator.key_hash(&record);
+        let begun = operator.begin(&record, key_hash, None);
+        operator.work(record, begun, out)?;
     }
     Ok(())
 }
 
+#[inline(never)]
 fn process_ahead<O: ByKey<Out: Record>>(
     operator: &mut O,
     input: &mut Batch<O::In>,
@@ -79,26 +105,37 @@ fn process_ahead<O: ByKey<Out: Record>>(
     prefetches: bool,
 ) -> Result<(), BoxError> {
     let mut hashes = [0; LOOK_AHEAD];
+    let mut places = [LikelyPlace::NOWHERE; LOOK_AHEAD];
     while !out.is_full() && input.len() > 0 {
-        let records = input.as_slice();
-        let hashes = &mut hashes[..records.len().min(LOOK_AHEAD)];
-        if let Some(known) = input.key_hashes() {
-            hashes.copy_from_slice(&known[..hashes.len()]);
-        } else {
-            for (hash, record) in hashes.iter_mut().zip(records) {
-                *hash = operator.key_hash(record);
-            }
-        }
+        let count = input.len().min(LOOK_AHEAD);
+        let (hashes, places) = (&mut hashes[..count], &mut places[..count]);
+        find_hashes(operator, input, hashes);
         if prefetches {
-            operator.prefetch(hashes);
+            operator.prefetch(hashes, places);
         }
-        // In this order, so that no record is taken once the hashes have come to an end.
-        for (hash, record) in hashes.iter().zip(&mut *input) {
-            operator.work(record, Some(*hash), out)?;
+        for (hash, place) in hashes.iter().zip(&*places) {
+            let Some(record) = input.as_slice().first() else {
+                break;
+            };
+            let begun = operator.begin(record, *hash, Some(*place));
+            let Some(record) = input.next() else { break };
+            operator.work(record, begun, out)?;
             if out.is_full() {
                 break;
             }
         }
     }
     Ok(())
+}
+
+/// The hashes of the next records' keys, as many as there are places for them.
+fn find_hashes<O: ByKey>(operator: &O, input: &Batch<O::In>, hashes: &mut [u64]) {
+    match input.key_hashes() {
+        Some(known) => hashes.copy_from_slice(&known[..hashes.len()]),
+        None => {
+            for (hash, record) in hashes.iter_mut().zip(input.as_slice()) {
+                *hash = operator.key_hash(record);
+            }
+        }
+    }
 }

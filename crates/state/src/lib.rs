@@ -35,8 +35,8 @@ pub use error::{AlreadyBound, LoadError, RestoredStateMismatch, StateError};
 pub use format::{KeyedFileSummary, PieceKind};
 pub use function::{Aggregate, Fold, MergeAggregate, Reduce, ReduceFn};
 pub use heap::{
-    AggregatingState, ChainRestore, FrozenKeyedState, HeapKeyedBackend, ListElements, ListState,
-    MapEntries, MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable,
+    AggregatingState, ChainRestore, FrozenKeyedState, HeapKeyedBackend, LikelyPlace, ListElements,
+    ListState, MapEntries, MapState, ReducingState, SnapshotProgress, SnapshotTicket, StateTable,
     TimerService, Timers, TrackedSnapshot, ValueState,
 };
 pub use key::{BorrowedKey, HashedKey, KeyError, StateKey};

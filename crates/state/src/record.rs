@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 
 use compact_str::CompactString;
+
+use crate::key::heap_bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -56,10 +58,7 @@ impl Record for String {
 impl Record for CompactString {
     #[inline]
     fn heap_bytes(&self) -> usize {
-        match self.is_heap_allocated() {
-            true => self.len(),
-            false => 0,
-        }
+        heap_bytes_of(self)
     }
 }
 

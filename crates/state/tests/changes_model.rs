@@ -8,7 +8,7 @@ use std::io::Cursor;
 
 use proptest::prelude::*;
 use tidegate_state::{
-    ChainPolicy, FrozenKeyedState, HeapKeyedBackend, PieceKind, StateKey, StateValue,
+    ChainPolicy, FrozenKeyedState, HeapKeyedBackend, LikelyPlace, PieceKind, StateKey, StateValue,
     TrackedSnapshot, ValueState, ValueStateDescriptor,
 };
 use tidegate_types::{CheckpointId, KeyGroupRange, MaxParallelism};
@@ -22,6 +22,10 @@ enum Step {
     Fill(u16),
     /// Removes many keys in a row: tables have more to forget than to hold, or are rehashed.
     Sweep(u16),
+    /// Looks where so many keys from here on are,
+    LookAhead(u16),
+    /// and changes them there, each where that one is said to be that comes so much later.
+    UpdateThere(usize),
     /// Binds another state, if it isn't bound yet, and changes it.
     Late(u16),
     Trigger,
@@ -41,6 +45,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u16..3000).prop_map(Step::Remove),
         1 => (0u16..3000).prop_map(Step::Fill),
         1 => (0u16..3000).prop_map(Step::Sweep),
+        4 => (0u16..3000).prop_map(Step::LookAhead),
+        4 => prop_oneof![4 => Just(0), 1 => 1usize..3].prop_map(Step::UpdateThere),
         2 => (0u16..3000).prop_map(Step::Late),
         6 => Just(Step::Trigger),
         4 => (0usize..12).prop_map(Step::Advance),
@@ -129,6 +135,8 @@ struct Run<V: Modelled> {
     backend: HeapKeyedBackend<u16>,
     state: ValueState<u16, V>,
     late: Option<ValueState<u16, u64>>,
+    /// Where keys were when that was last looked at.
+    ahead: Vec<(u16, LikelyPlace)>,
     model: Model<V>,
     last: u64,
     /// The latest completed checkpoint.
@@ -149,6 +157,7 @@ impl<V: Modelled> Run<V> {
             backend,
             state,
             late: None,
+            ahead: Vec::new(),
             model: Model {
                 main: BTreeMap::new(),
                 late: BTreeMap::new(),
@@ -170,6 +179,27 @@ impl<V: Modelled> Run<V> {
         value.or_insert_with(|| V::make(0)).change();
     }
 
+    fn look_ahead(&mut self, from: u16) {
+        let keys = from..from + FILL / 4;
+        let hashes: Vec<u64> = keys.clone().map(|key| key.key_hash()).collect();
+        let mut places = vec![LikelyPlace::NOWHERE; hashes.len()];
+        self.state.borrow().prefetch(&hashes, &mut places);
+        self.ahead = keys.zip(places).collect();
+    }
+
+    fn update_there(&mut self, shift: usize) {
+        let places = self.ahead.iter().map(|(_, place)| *place);
+        let places = places.cycle().skip(shift);
+        for ((key, _), place) in self.ahead.iter().zip(places) {
+            let mut table = self.state.borrow_mut();
+            let make = || V::make(0);
+            let value = table.entry_at_or_insert_with(place, key.key_hash(), key, make);
+            value.change();
+            let value = self.model.main.entry(*key);
+            value.or_insert_with(|| V::make(0)).change();
+        }
+    }
+
     fn remove(&mut self, key: u16) {
         let removed = self.state.borrow_mut().remove(key.key_hash(), &key);
         assert_eq!(removed, self.model.main.remove(&key));
@@ -187,6 +217,8 @@ impl<V: Modelled> Run<V> {
             }
             Step::Fill(from) => (from..from + FILL).for_each(|key| self.update(key)),
             Step::Sweep(from) => (from..from + FILL).for_each(|key| self.remove(key)),
+            Step::LookAhead(from) => self.look_ahead(from),
+            Step::UpdateThere(shift) => self.update_there(shift),
             Step::Late(key) => self.change_late(key),
             Step::Trigger => self.trigger(),
             Step::Advance(budget) => _ = self.backend.advance_snapshots(budget),

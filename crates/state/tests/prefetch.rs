@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)] // a test that panics has failed
 
 use tidegate_state::{
-    At, HashedKey, HeapKeyedBackend, ListStateDescriptor, StateKey, ValueStateDescriptor,
+    At, HashedKey, HeapKeyedBackend, LikelyPlace, ListStateDescriptor, StateKey,
+    ValueStateDescriptor,
 };
 use tidegate_types::MaxParallelism;
 
@@ -61,9 +62,10 @@ fn whatever_is_asked_for_nothing_changes() {
     let own = |key: &u64| groups.contains(max.key_group(key.key_hash()));
     let keys: Vec<u64> = (0..4 * LARGE).collect();
     let hashes: Vec<u64> = keys.iter().map(HashedKey::hash_key).collect();
+    let mut places = [LikelyPlace::NOWHERE; 1000];
     let mut len = 0;
     for (keys, next) in keys.chunks(1000).zip(hashes.chunks(1000)) {
-        counts.borrow().prefetch(next);
+        counts.borrow().prefetch(next, &mut places);
         backend.prefetch(next);
         backend.prefetch(&[]);
         for key in keys.iter().filter(|key| own(key)) {
@@ -77,7 +79,7 @@ fn whatever_is_asked_for_nothing_changes() {
     }
     assert!(backend.outgrows_cache());
     backend.prefetch(&hashes);
-    counts.borrow().prefetch(&[0, u64::MAX]);
+    counts.borrow().prefetch(&[0, u64::MAX], &mut places);
     assert_eq!(counts.entries_total(), len);
     for key in keys.iter().filter(|key| own(key)) {
         let expected = (key % 5 != 0).then_some(*key);

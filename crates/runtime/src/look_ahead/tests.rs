@@ -27,13 +27,16 @@ const MANY_KEYS: u64 = 40_000;
 struct Witness {
     is_large: bool,
     prefetched: RefCell<Vec<u64>>,
-    known: Vec<Option<u64>>,
+    begun: Option<u64>,
+    /// Hashes of the records, and whether their places were told as well.
+    known: Vec<(u64, bool)>,
     fails_at: Option<u64>,
 }
 
 impl ByKey for Witness {
     type In = u64;
     type Out = u64;
+    type Begun = u64;
 
     fn outgrows_cache(&self) -> bool {
         self.is_large
@@ -43,24 +46,30 @@ impl ByKey for Witness {
         record + 1_000_000
     }
 
-    fn prefetch(&self, key_hashes: &[u64]) {
+    fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]) {
         assert!(!key_hashes.is_empty());
+        assert_eq!(places.len(), key_hashes.len());
         self.prefetched.borrow_mut().extend(key_hashes);
     }
 
-    fn work(
-        &mut self,
-        record: u64,
-        key_hash: Option<u64>,
-        out: &mut Collector<u64>,
-    ) -> Result<(), BoxError> {
+    fn begin(&mut self, record: &u64, key_hash: u64, place: Option<LikelyPlace>) -> u64 {
+        assert_eq!(
+            self.begun, None,
+            "one is worked on before the next is begun"
+        );
+        if self.is_large {
+            assert!(self.prefetched.borrow().contains(&key_hash), "{record}");
+        }
+        self.known.push((key_hash, place.is_some()));
+        self.begun = Some(*record);
+        *record
+    }
+
+    fn work(&mut self, record: u64, begun: u64, out: &mut Collector<u64>) -> Result<(), BoxError> {
+        assert_eq!((self.begun.take(), begun), (Some(record), record));
         if self.fails_at == Some(record) {
             return Err("failed".into());
         }
-        if let Some(hash) = key_hash.filter(|_| self.is_large) {
-            assert!(self.prefetched.borrow().contains(&hash), "{record}");
-        }
-        self.known.push(key_hash);
         out.emit(record);
         Ok(())
     }
@@ -80,7 +89,7 @@ fn each_record_is_worked_on_once_in_order_with_its_own_hash() {
             process_by_key(&mut witness, &mut input, &mut out).unwrap();
             assert_eq!(input.len(), 0);
             assert_eq!(out.take_collected(), records);
-            let known = |record: &u64| is_large.then_some(record + 1_000_000);
+            let known = |record: &u64| (record + 1_000_000, is_large);
             assert_eq!(witness.known, Vec::from_iter(records.iter().map(known)));
             let prefetched = if is_large { count as usize } else { 0 };
             assert_eq!(witness.prefetched.borrow().len(), prefetched, "each once");
@@ -106,7 +115,7 @@ fn hashes_that_came_along_are_used() {
             process_by_key(&mut witness, &mut input, &mut out).unwrap();
             out.take_collected();
         }
-        let hashes = Vec::from_iter((0..1300).map(|record| Some(hash(record))));
+        let hashes = Vec::from_iter((0..1300).map(|record| (hash(record), true)));
         assert_eq!(witness.known, hashes);
         assert_eq!(witness.prefetched.borrow().is_empty(), !is_large);
     }
@@ -136,7 +145,7 @@ fn nothing_is_taken_once_the_output_is_full() {
         assert_eq!(out.take_collected(), Vec::from_iter(512..1024));
         process_by_key(&mut witness, &mut input, &mut out).unwrap();
         assert_eq!(out.take_collected(), Vec::from_iter(1024..1300));
-        let known = |record: u64| is_large.then_some(record + 1_000_000);
+        let known = |record: u64| (record + 1_000_000, is_large);
         assert_eq!(witness.known, Vec::from_iter((0..1300).map(known)));
     }
 }

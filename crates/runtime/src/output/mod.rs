@@ -98,10 +98,11 @@ impl<T: Record> Collector<T> {
     #[inline]
     pub fn emit(&mut self, record: T) {
         let weighs_alike = bytes_each::<T>().is_some();
-        if !weighs_alike {
-            self.staged_bytes += bytes_of(&record);
-        }
         self.staged.push(record);
+        // Where it is now: to look into a record that is being moved takes it apart.
+        if !weighs_alike && let Some(record) = self.staged.last() {
+            self.staged_bytes += bytes_of(record);
+        }
         if self.staged.len() >= self.staged_records_max
             || (!weighs_alike && self.staged_bytes >= self.staged_bytes_max)
         {

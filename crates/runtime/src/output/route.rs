@@ -1,6 +1,8 @@
 //! How the records of a staged run find their receiving subtask.
 
 use std::any::{Any, TypeId};
+use std::borrow::Borrow;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::needs_drop;
 
@@ -103,6 +105,9 @@ pub trait KeySelector<T>: Clone + Send + Sync + 'static {
     /// What records are grouped by.
     type Key: StateKey;
 
+    /// The record's key, or a reference to it.
+    fn key<'a>(&'a self, record: &'a T) -> impl Borrow<Self::Key>;
+
     /// Calls `use_key` with the record's key.
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&Self::Key) -> R) -> R;
 
@@ -148,6 +153,11 @@ where
 {
     type Key = K;
 
+    #[inline(always)]
+    fn key<'a>(&'a self, record: &'a T) -> impl Borrow<K> {
+        (self.select)(record)
+    }
+
     #[inline]
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {
         use_key((self.select)(record))
@@ -159,17 +169,21 @@ where
     }
 
     /// Where the key is the whole record, it is the record.
-    #[inline]
+    #[inline(always)]
     fn take_key(&self, record: T) -> K
     where
         T: 'static,
     {
         let key = (self.select)(&record);
         if is_same(key, &record) {
-            let mut record = Some(record);
+            // The cell keeps the `Option` out of the record's own bytes, so that the record is moved
+            // in one piece.
+            let mut record = Some(Cell::new(record));
             let record: &mut dyn Any = &mut record;
-            let key = record.downcast_mut().and_then(Option::<K>::take);
-            return key.expect("what is the same has the same type");
+            let key = record.downcast_mut().and_then(Option::<Cell<K>>::take);
+            return key
+                .expect("what is the same has the same type")
+                .into_inner();
         }
         key.clone()
     }
@@ -205,6 +219,11 @@ where
     F: Fn(&T) -> K + Clone + Send + Sync + 'static,
 {
     type Key = K;
+
+    #[inline(always)]
+    fn key<'a>(&'a self, record: &'a T) -> impl Borrow<K> {
+        (self.select)(record)
+    }
 
     #[inline]
     fn with_key<R>(&self, record: &T, use_key: impl FnOnce(&K) -> R) -> R {

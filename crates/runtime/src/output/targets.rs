@@ -9,7 +9,7 @@ use timely::communication::Pull;
 use timely::dataflow::channels::pushers;
 use timely::dataflow::operators::Capability;
 
-use crate::batch::{BatchBuffer, SpareBuffers};
+use crate::batch::{BatchBuffer, SpareBuffers, emptied};
 use crate::chaining::ChainedSender;
 use crate::credit::{CreditSettings, Grant, SendCredit};
 use crate::item::{Item, Marker, Packet, Payload};
@@ -80,11 +80,35 @@ pub(crate) struct Link<T> {
 struct Target<T> {
     index: u32,
     batch: BatchBuffer<T>,
+    /// What the batch weighs, as far as it has been weighed:
     batch_bytes: u64,
+    /// so many of its records, all but while some are being added.
+    weighed: usize,
     /// A batch of this weight is sent at once; follows what the credit advises.
     batch_bytes_max: u64,
     credit: SendCredit,
     sequence: u64,
+}
+
+impl<T: Record> Target<T> {
+    /// Weighs what has come to the batch: at once, since to look at each record as it comes is to
+    /// wait until it has been written.
+    #[inline]
+    fn weigh(&mut self, weighing: Weighing) {
+        let records = &self.batch.records[self.weighed..];
+        self.batch_bytes += weighing.of_all(records) as u64;
+        self.weighed = self.batch.records.len();
+    }
+}
+
+/// Calls `take` with each record, and leaves the empty buffer behind. As `run.drain(..)`, without an
+/// `Option` around each record: where that hides in a byte of the record, as with texts, compilers
+/// take the record apart to look at the byte.
+#[inline]
+fn drain_in_one_piece<T>(run: &mut Vec<T>, take: impl FnMut(T)) {
+    let mut records = std::mem::take(run).into_iter();
+    records.by_ref().for_each(take);
+    *run = emptied(records);
 }
 
 /// All receiving subtasks of one edge.
@@ -109,6 +133,7 @@ impl<T: Record> Targets<T> {
                 index,
                 batch: BatchBuffer::default(),
                 batch_bytes: 0,
+                weighed: 0,
                 batch_bytes_max: credit.batch_bytes() as u64,
                 credit,
                 sequence: 0,
@@ -141,21 +166,10 @@ impl<T: Record> Targets<T> {
     #[inline]
     pub fn scatter(&mut self, run: &mut Vec<T>, position_of: impl Fn(&T) -> usize) {
         let targets = &mut self.targets[..];
-        if let Some(each) = self.weighing.each::<T>() {
-            for record in run.drain(..) {
-                targets[position_of(&record)].batch.records.push(record);
-            }
-            for target in targets {
-                target.batch_bytes = (target.batch.records.len() * each) as u64;
-            }
-        } else {
-            for record in run.drain(..) {
-                let weight = self.weighing.of(&record) as u64;
-                let target = &mut targets[position_of(&record)];
-                target.batch.records.push(record);
-                target.batch_bytes += weight;
-            }
-        }
+        drain_in_one_piece(run, |record| {
+            targets[position_of(&record)].batch.records.push(record);
+        });
+        self.weigh();
         self.send_full();
     }
 
@@ -169,14 +183,22 @@ impl<T: Record> Targets<T> {
         position_of: impl Fn(u64) -> usize,
     ) {
         assert_eq!(run.len(), hashes.len(), "one for each record");
-        for (record, hash) in run.drain(..).zip(hashes) {
-            let weight = self.weighing.of(&record) as u64;
-            let target = &mut self.targets[position_of(*hash)];
-            target.batch.key_hashes.push(*hash);
-            target.batch.records.push(record);
-            target.batch_bytes += weight;
-        }
+        let targets = &mut self.targets[..];
+        let mut hashes = hashes.iter();
+        drain_in_one_piece(run, |record| {
+            let hash = *hashes.next().expect("there is one for each record");
+            let batch = &mut targets[position_of(hash)].batch;
+            batch.key_hashes.push(hash);
+            batch.records.push(record);
+        });
+        self.weigh();
         self.send_full();
+    }
+
+    fn weigh(&mut self) {
+        for target in &mut self.targets {
+            target.weigh(self.weighing);
+        }
     }
 
     fn send_full(&mut self) {
@@ -190,13 +212,13 @@ impl<T: Record> Targets<T> {
     pub fn append(&mut self, position: usize, run: &mut Vec<T>) {
         let chained = self.is_chained();
         let target = &mut self.targets[position];
-        target.batch_bytes += self.weighing.of_all(run) as u64;
         let records = &mut target.batch.records;
         if chained && records.is_empty() {
             std::mem::swap(records, run);
         } else {
             records.append(run);
         }
+        target.weigh(self.weighing);
         if chained {
             // The run as it is, while it is in the cache.
             self.send_batch(position);
@@ -208,8 +230,8 @@ impl<T: Record> Targets<T> {
     /// Adds clones of a run to the batch for the target at this position.
     pub fn append_clones(&mut self, position: usize, run: &[T]) {
         let target = &mut self.targets[position];
-        target.batch_bytes += self.weighing.of_all(run) as u64;
         target.batch.records.extend_from_slice(run);
+        target.weigh(self.weighing);
         self.send_if_full(position);
     }
 
@@ -270,6 +292,7 @@ impl<T: Record> Targets<T> {
         let next = self.link.spare.take(capacity);
         let records = std::mem::replace(&mut target.batch, next);
         let bytes = std::mem::take(&mut target.batch_bytes);
+        target.weighed = 0;
         target.credit.spend(bytes);
         target.batch_bytes_max = target.credit.batch_bytes() as u64;
         self.send(position, Payload::Data { records, bytes });

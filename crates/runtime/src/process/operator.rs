@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_state::{
-    OperatorStateBackend, Record, SnapshotProgress, StateError, StateKey, TimerService,
+    LikelyPlace, OperatorStateBackend, Record, SnapshotProgress, StateError, StateKey, TimerService,
 };
 use tidegate_types::{CheckpointBarrier, CheckpointId, EventTime, UnixMillis};
 
@@ -232,6 +232,8 @@ impl<F: KeyedFunction> Keyed<F> {
 impl<F: KeyedFunction> ByKey for Keyed<F> {
     type In = F::In;
     type Out = F::Out;
+    /// The hash of its key.
+    type Begun = u64;
 
     fn outgrows_cache(&self) -> bool {
         self.core.state.backend.outgrows_cache()
@@ -242,17 +244,23 @@ impl<F: KeyedFunction> ByKey for Keyed<F> {
         self.function.key_hash(record)
     }
 
-    fn prefetch(&self, key_hashes: &[u64]) {
+    fn prefetch(&self, key_hashes: &[u64], _places: &mut [LikelyPlace]) {
         self.core.state.backend.prefetch(key_hashes);
+    }
+
+    #[inline]
+    fn begin(&mut self, _record: &F::In, key_hash: u64, _place: Option<LikelyPlace>) -> u64 {
+        key_hash
     }
 
     #[inline]
     fn work(
         &mut self,
         record: F::In,
-        key_hash: Option<u64>,
+        key_hash: u64,
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
+        let key_hash = Some(key_hash);
         self.function.process(record, key_hash, &mut self.core, out)
     }
 }

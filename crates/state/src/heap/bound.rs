@@ -160,7 +160,9 @@ where
         let table = self.table.borrow();
         let shards = table.shards();
         if shards.outgrows_cache() {
-            key_hashes.iter().for_each(|hash| shards.prefetch(*hash));
+            for hash in key_hashes {
+                shards.prefetch(*hash);
+            }
         }
     }
 }

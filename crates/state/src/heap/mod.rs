@@ -52,6 +52,7 @@ pub use list::ListState;
 pub use map::MapState;
 pub use reducing::ReducingState;
 pub use restore::ChainRestore;
+pub use shards::LikelyPlace;
 pub use snapshot::SnapshotProgress;
 pub use sorted::MapEntries;
 pub use timers::{TimerService, Timers};

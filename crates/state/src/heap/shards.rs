@@ -26,6 +26,21 @@ pub(super) struct Shard<K, C, N> {
     pub(super) changes: Option<ShardChanges<EntryKey<K, N>>>,
 }
 
+/// Where the entry of a key has been found, without a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LikelyPlace {
+    shard: u32,
+    bucket: u32,
+}
+
+impl LikelyPlace {
+    /// No table has such a place.
+    pub const NOWHERE: LikelyPlace = LikelyPlace {
+        shard: u32::MAX,
+        bucket: u32::MAX,
+    };
+}
+
 /// All tables of one state.
 pub(super) struct Shards<K, C, N = ()> {
     pub(super) key_groups: KeyGroupRange,
@@ -99,18 +114,25 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
     }
 
     /// Asks for the memory where the entry of a key is most likely: the first whose byte of the
-    /// hash fits, which is another one in one of a hundred cases. Does nothing for keys of other
+    /// hash fits, which is another one in one of a hundred cases. Finds nothing for keys of other
     /// subtasks.
     #[inline]
-    pub(super) fn prefetch(&self, key_hash: u64) {
+    pub(super) fn prefetch(&self, key_hash: u64) -> LikelyPlace {
         let group = self.max_parallelism.key_group(key_hash);
         let index = usize::from(group.0.wrapping_sub(self.key_groups.start));
-        if let Some(shard) = self.shards.get(index) {
-            // It is not looked at, only where it is.
-            shard.entries.find(table_hash(key_hash, &()), |entry| {
+        let Some(shard) = self.shards.get(index) else {
+            return LikelyPlace::NOWHERE;
+        };
+        // It is not looked at, only where it is.
+        let bucket = shard
+            .entries
+            .find_bucket_index(table_hash(key_hash, &()), |entry| {
                 prefetch(entry);
                 true
             });
+        LikelyPlace {
+            shard: index as u32,
+            bucket: bucket.map_or(u32::MAX, |bucket| bucket as u32),
         }
     }
 
@@ -132,6 +154,32 @@ impl<K: StateKey, C: Content, N: StateKey> Shards<K, C, N> {
             note_change(&mut shard.changes, entry.bucket_index(), Self::PAGE_BUCKETS);
         }
         Some(&mut entry.into_mut().1)
+    }
+
+    /// As [`entry_or_insert_with`](Self::entry_or_insert_with), with a look at where the entry is
+    /// most likely: nothing is searched for then. A place that is wrong, or was right before tables
+    /// have grown, costs time and nothing else.
+    #[inline(always)]
+    pub(super) fn entry_at_or_insert_with<Q: BorrowedKey<K> + ?Sized>(
+        &mut self,
+        place: LikelyPlace,
+        at: Lookup<'_, Q, N>,
+        make: impl FnOnce() -> C,
+    ) -> &mut C {
+        let (shard, bucket) = (place.shard as usize, place.bucket as usize);
+        let is_there = |shard: &Shard<K, C, N>| match shard.entries.get_bucket(bucket) {
+            Some(entry) => at.is(&entry.0),
+            None => false,
+        };
+        if !self.pending.is_empty() || !self.shards.get(shard).is_some_and(is_there) {
+            return self.entry_or_insert_with(at, make);
+        }
+        let shard = &mut self.shards[shard];
+        if self.tracked {
+            note_change(&mut shard.changes, bucket, Self::PAGE_BUCKETS);
+        }
+        let entry = shard.entries.get_bucket_mut(bucket);
+        &mut entry.expect("it has just been looked at").1
     }
 
     // Into the loop of whoever goes through a batch: as a call it would take twice as long. What

@@ -8,7 +8,7 @@ use super::backend::HeapKeyedBackend;
 use super::bound::Table;
 use super::content::Single;
 use super::entry_key::Lookup;
-use super::shards::Shards;
+use super::shards::{LikelyPlace, Shards};
 use crate::descriptor::{StateDescriptor, StateKind, StateValue, ValueStateDescriptor};
 use crate::error::StateError;
 use crate::format::StateMeta;
@@ -114,12 +114,33 @@ impl<K: StateKey, V: StateValue> StateTable<K, V> {
 
     /// Asks for the memory where the values of these keys are, given by their hashes: for those
     /// that are accessed next, some tens at a time. Changes nothing; costs about a nanosecond per
-    /// key, which pays if the table [outgrows the cache](Self::outgrows_cache).
+    /// key, which pays if the table [outgrows the cache](Self::outgrows_cache). Where they are is
+    /// noted in `places`, as far as there is room, for
+    /// [`entry_at_or_insert_with`](Self::entry_at_or_insert_with).
     #[inline]
-    pub fn prefetch(&self, key_hashes: &[u64]) {
-        for hash in key_hashes {
-            self.shards.prefetch(*hash);
+    pub fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]) {
+        for (hash, place) in key_hashes.iter().zip(places) {
+            *place = self.shards.prefetch(*hash);
         }
+    }
+
+    /// As [`entry_or_insert_with`](Self::entry_or_insert_with), and faster where `place` is what
+    /// [`prefetch`](Self::prefetch) has found for this key. Any place will do: one that is another
+    /// key's, or was this key's before the table has changed, is recognised by the key.
+    ///
+    /// # Panics
+    /// If the key group isn't the subtask's own.
+    #[inline(always)]
+    pub fn entry_at_or_insert_with<Q: BorrowedKey<K> + ?Sized>(
+        &mut self,
+        place: LikelyPlace,
+        hash: u64,
+        key: &Q,
+        make: impl FnOnce() -> V,
+    ) -> &mut V {
+        let at = Lookup::key(hash, key);
+        let make = || Single(make());
+        &mut self.shards.entry_at_or_insert_with(place, at, make).0
     }
 
     /// All keys with a value of their own, by key group, in no order within one.

@@ -50,6 +50,18 @@ fn same_bytes_of(left: &CompactString, right: &CompactString) -> bool {
     same_bytes(left.as_bytes(), right.as_bytes())
 }
 
+/// The bytes of a text that lie on the heap.
+#[inline(always)]
+pub(crate) fn heap_bytes_of(text: &CompactString) -> usize {
+    // The length of one on the heap is its second word, and something else of any other: read in
+    // any case, so that nobody has to guess where a text lies.
+    let [_, length, _] = words(text);
+    match text.is_heap_allocated() {
+        true => length,
+        false => 0,
+    }
+}
+
 /// The first `length` bytes of `text`: fastest if it has 24 or more.
 ///
 /// # Panics
@@ -168,6 +180,20 @@ mod tests {
                 assert!(!same_text(&compact, &text[..at].into()), "{at} of {length}");
             }
         }
+    }
+
+    #[test]
+    fn what_lies_on_the_heap_is_the_length_of_what_does_not_fit() {
+        for length in 0..60 {
+            let text = CompactString::from("x".repeat(length));
+            let expected = if length > INLINE { length } else { 0 };
+            assert_eq!(heap_bytes_of(&text), expected);
+        }
+        let mut roomy = CompactString::with_capacity(100);
+        roomy.push_str("tide");
+        assert_eq!(heap_bytes_of(&roomy), 4);
+        let fixed = CompactString::const_new("longer than what lies in a value");
+        assert_eq!(heap_bytes_of(&fixed), 0, "nobody owns it");
     }
 
     // The same text, but not the same in memory.

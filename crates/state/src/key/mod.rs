@@ -35,7 +35,7 @@ use tidegate_types::hash_bytes;
 pub use borrowed::{BorrowedKey, HashedKey};
 #[doc(hidden)]
 pub use fixed::FixedEncoding;
-pub(crate) use inline::beginning_of;
+pub(crate) use inline::{beginning_of, heap_bytes_of};
 
 /// Bytes that are no encoding of the key type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
