@@ -42,9 +42,9 @@ pub(crate) trait ByKey {
     /// is known.
     fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]);
 
-    /// Begins to work on a record, while it still lies in its batch: what needs no more than a look
-    /// at it. With what [`key_hash`](Self::key_hash) said of it, and where its state is, if that was
-    /// asked ahead.
+    /// Begins to work on a record, while it still lies in its batch: does what needs no more than a
+    /// look at it. `key_hash` is what [`ByKey::key_hash`] said of it, and `place` where its state
+    /// is, if one has looked ahead.
     fn begin(
         &mut self,
         record: &Self::In,

@@ -176,8 +176,8 @@ where
     {
         let key = (self.select)(&record);
         if is_same(key, &record) {
-            // The cell keeps the `Option` out of the record's own bytes, so that the record is moved
-            // in one piece.
+            // The cell keeps the `Option` out of the record's own bytes, so that the record is
+            // moved in one piece.
             let mut record = Some(Cell::new(record));
             let record: &mut dyn Any = &mut record;
             let key = record.downcast_mut().and_then(Option::<Cell<K>>::take);

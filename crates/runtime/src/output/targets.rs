@@ -101,9 +101,9 @@ impl<T: Record> Target<T> {
     }
 }
 
-/// Calls `take` with each record, and leaves the empty buffer behind. As `run.drain(..)`, without an
-/// `Option` around each record: where that hides in a byte of the record, as with texts, compilers
-/// take the record apart to look at the byte.
+/// Calls `take` with each record, and leaves the empty buffer behind. As `run.drain(..)`, without
+/// an `Option` around each record: where that hides in a byte of the record, as with texts,
+/// compilers take the record apart to look at the byte.
 #[inline]
 fn drain_in_one_piece<T>(run: &mut Vec<T>, take: impl FnMut(T)) {
     let mut records = std::mem::take(run).into_iter();
