@@ -85,11 +85,10 @@ fn create_folder_of(target: &Path) -> io::Result<()> {
     let Some(folder) = target.parent() else {
         return Ok(());
     };
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+    match create_folder(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder_of(folder)?;
-            fs::create_dir(folder)?;
+            create_folder(folder)?;
         }
         other => other?,
     }
@@ -100,8 +99,18 @@ fn create_folder_of(target: &Path) -> io::Result<()> {
     }
 }
 
+/// Creates a folder, unless it is there.
+fn create_folder(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
@@ -122,6 +131,25 @@ mod tests {
         staged.publish(&target).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"one two");
         assert_eq!(names(&folder.path().join("a/b")), ["file"]);
+    }
+
+    // Subtasks begin their files of a checkpoint at the same time.
+    #[test]
+    fn folders_may_be_created_by_several_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..100 {
+            let (all_ready, within) = (Barrier::new(4), folder.path().join(round.to_string()));
+            std::thread::scope(|scope| {
+                for subtask in 0..4 {
+                    let target = within.join("a/b/c").join(subtask.to_string());
+                    let all_ready = &all_ready;
+                    scope.spawn(move || {
+                        all_ready.wait();
+                        StagedFile::begin(&target).unwrap();
+                    });
+                }
+            });
+        }
     }
 
     #[test]
