@@ -14,7 +14,7 @@ use crate::batch::Batch;
 use crate::error::BoxError;
 use crate::keyed_state::KeyedState;
 use crate::logic::{Flow, Logic, Snapshot, SubtaskContext};
-use crate::look_ahead::{ByKey, process_by_key};
+use crate::look_ahead::{Ahead, ByKey, process_by_key};
 use crate::output::{Collector, KeySelector};
 
 /// A running count per key: emits the key and its new count for each record.
@@ -95,8 +95,8 @@ where
 {
     type In = T;
     type Out = (S::Key, u64);
-    /// The count of its key, with it.
-    type Begun = u64;
+    /// The count of its key, with it, if the key is part of it; what is known ahead, if not.
+    type Begun = (Option<u64>, Ahead);
 
     fn outgrows_cache(&self) -> bool {
         self.counts.outgrows_cache()
@@ -115,29 +115,49 @@ where
     // Into both loops, with and without a hash at hand: a call per record would cost as much as the
     // count itself.
     #[inline(always)]
-    fn begin(&mut self, record: &T, key_hash: u64, place: Option<LikelyPlace>) -> u64 {
+    fn begin(&mut self, record: &T, ahead: Ahead) -> Self::Begun {
+        // A key that has to be made is made once, when the record is taken.
+        if !S::REFERS {
+            return (None, ahead);
+        }
         let key = self.selector.key(record);
-        let key = key.borrow();
-        let count = match place {
-            None => self.counts.entry_or_insert_with(key_hash, key, || 0),
-            Some(place) => {
-                let counts = &mut self.counts;
-                counts.entry_at_or_insert_with(place, key_hash, key, || 0)
-            }
-        };
+        let count = value_of(&mut self.counts, key.borrow(), ahead, || 0);
         *count += 1;
-        *count
+        (Some(*count), ahead)
     }
 
     #[inline(always)]
     fn work(
         &mut self,
         record: T,
-        count: u64,
+        (count, ahead): Self::Begun,
         out: &mut Collector<(S::Key, u64)>,
     ) -> Result<(), BoxError> {
-        out.emit((self.selector.take_key(record), count));
+        let key = self.selector.take_key(record);
+        let count = match count {
+            Some(count) => count,
+            None => {
+                let count = value_of(&mut self.counts, &key, ahead, || 0);
+                *count += 1;
+                *count
+            }
+        };
+        out.emit((key, count));
         Ok(())
+    }
+}
+
+/// The value of a key, made by `make` if it has none.
+#[inline(always)]
+fn value_of<'a, K: StateKey, V: StateValue>(
+    state: &'a mut StateTable<K, V>,
+    key: &K,
+    ahead: Ahead,
+    make: impl FnOnce() -> V,
+) -> &'a mut V {
+    match ahead {
+        None => state.entry_or_insert_with(key.key_hash(), key, make),
+        Some((key_hash, place)) => state.entry_at_or_insert_with(place, key_hash, key, make),
     }
 }
 
@@ -232,8 +252,7 @@ where
 {
     type In = T;
     type Out = Out;
-    /// The hash of its key, and where its state is.
-    type Begun = (u64, Option<LikelyPlace>);
+    type Begun = Ahead;
 
     fn outgrows_cache(&self) -> bool {
         self.state.outgrows_cache()
@@ -250,25 +269,16 @@ where
     }
 
     #[inline]
-    fn begin(&mut self, _record: &T, key_hash: u64, place: Option<LikelyPlace>) -> Self::Begun {
-        (key_hash, place)
+    fn begin(&mut self, _record: &T, ahead: Ahead) -> Ahead {
+        ahead
     }
 
     #[inline]
-    fn work(
-        &mut self,
-        record: T,
-        (key_hash, place): Self::Begun,
-        out: &mut Collector<Out>,
-    ) -> Result<(), BoxError> {
+    fn work(&mut self, record: T, ahead: Ahead, out: &mut Collector<Out>) -> Result<(), BoxError> {
         let value = {
             let key = self.selector.key(&record);
-            let (key, initial) = (key.borrow(), || self.initial.clone());
-            let state = &mut self.state;
-            match place {
-                None => state.entry_or_insert_with(key_hash, key, initial),
-                Some(place) => state.entry_at_or_insert_with(place, key_hash, key, initial),
-            }
+            let initial = || self.initial.clone();
+            value_of(&mut self.state, key.borrow(), ahead, initial)
         };
         (self.function)(record, value, out)
     }

@@ -23,6 +23,9 @@ use crate::output::Collector;
 /// that what was fetched for the last isn't displaced before its turn.
 const LOOK_AHEAD: usize = 32;
 
+/// The hash of a record's key and where its state is, if one has looked ahead.
+pub(crate) type Ahead = Option<(u64, LikelyPlace)>;
+
 /// An operator that works on records by their keys.
 pub(crate) trait ByKey {
     /// What comes in.
@@ -43,14 +46,8 @@ pub(crate) trait ByKey {
     fn prefetch(&self, key_hashes: &[u64], places: &mut [LikelyPlace]);
 
     /// Begins to work on a record, while it still lies in its batch: does what needs no more than a
-    /// look at it. `key_hash` is what [`ByKey::key_hash`] said of it, and `place` where its state
-    /// is, if one has looked ahead.
-    fn begin(
-        &mut self,
-        record: &Self::In,
-        key_hash: u64,
-        place: Option<LikelyPlace>,
-    ) -> Self::Begun;
+    /// look at it.
+    fn begin(&mut self, record: &Self::In, ahead: Ahead) -> Self::Begun;
 
     /// Works on the record that has been begun last.
     ///
@@ -90,8 +87,7 @@ fn process_at_hand<O: ByKey<Out: Record>>(
 ) -> Result<(), BoxError> {
     while !out.is_full() {
         let Some(record) = input.next() else { break };
-        let key_hash = operator.key_hash(&record);
-        let begun = operator.begin(&record, key_hash, None);
+        let begun = operator.begin(&record, None);
         operator.work(record, begun, out)?;
     }
     Ok(())
@@ -117,7 +113,7 @@ fn process_ahead<O: ByKey<Out: Record>>(
             let Some(record) = input.as_slice().first() else {
                 break;
             };
-            let begun = operator.begin(record, *hash, Some(*place));
+            let begun = operator.begin(record, Some((*hash, *place)));
             let Some(record) = input.next() else { break };
             operator.work(record, begun, out)?;
             if out.is_full() {

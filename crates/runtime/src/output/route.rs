@@ -105,6 +105,9 @@ pub trait KeySelector<T>: Clone + Send + Sync + 'static {
     /// What records are grouped by.
     type Key: StateKey;
 
+    /// Whether keys are part of the record, and cost nothing to find.
+    const REFERS: bool;
+
     /// The record's key, or a reference to it.
     fn key<'a>(&'a self, record: &'a T) -> impl Borrow<Self::Key>;
 
@@ -152,6 +155,8 @@ where
     F: for<'a> Fn(&'a T) -> &'a K + Clone + Send + Sync + 'static,
 {
     type Key = K;
+
+    const REFERS: bool = true;
 
     #[inline(always)]
     fn key<'a>(&'a self, record: &'a T) -> impl Borrow<K> {
@@ -219,6 +224,8 @@ where
     F: Fn(&T) -> K + Clone + Send + Sync + 'static,
 {
     type Key = K;
+
+    const REFERS: bool = false;
 
     #[inline(always)]
     fn key<'a>(&'a self, record: &'a T) -> impl Borrow<K> {

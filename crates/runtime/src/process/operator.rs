@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::error::BoxError;
 use crate::keyed_state::KeyedState;
 use crate::logic::{Activity, Flow, Logic, Snapshot, SubtaskContext, WatermarkProgress};
-use crate::look_ahead::{ByKey, process_by_key};
+use crate::look_ahead::{Ahead, ByKey, process_by_key};
 use crate::output::Collector;
 
 /// A user's function as the operator sees it: records of any number of inputs come as one type.
@@ -232,8 +232,8 @@ impl<F: KeyedFunction> Keyed<F> {
 impl<F: KeyedFunction> ByKey for Keyed<F> {
     type In = F::In;
     type Out = F::Out;
-    /// The hash of its key.
-    type Begun = u64;
+    /// The hash of its key, if it is known.
+    type Begun = Option<u64>;
 
     fn outgrows_cache(&self) -> bool {
         self.core.state.backend.outgrows_cache()
@@ -249,18 +249,17 @@ impl<F: KeyedFunction> ByKey for Keyed<F> {
     }
 
     #[inline]
-    fn begin(&mut self, _record: &F::In, key_hash: u64, _place: Option<LikelyPlace>) -> u64 {
-        key_hash
+    fn begin(&mut self, _record: &F::In, ahead: Ahead) -> Option<u64> {
+        ahead.map(|(key_hash, _)| key_hash)
     }
 
     #[inline]
     fn work(
         &mut self,
         record: F::In,
-        key_hash: u64,
+        key_hash: Option<u64>,
         out: &mut Collector<F::Out>,
     ) -> Result<(), BoxError> {
-        let key_hash = Some(key_hash);
         self.function.process(record, key_hash, &mut self.core, out)
     }
 }
